@@ -25,10 +25,10 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The name of the chosen file and the reason; or no name, and why there is none."""
+    """The name of the chosen file, and the reason in a few words; or no name, and why there is none."""
 
-    name: str
-    why: str
+    file: str
+    reason: str
 
 
 def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -> Choice:
@@ -90,9 +90,9 @@ def _file(path: Path) -> Path:
 
 def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
     choice = choose(_names(directory), node=node, label=label, key=key)
-    if not choice.name:
-        raise UsageError(f"{directory}: {choice.why}; choose another node by --node-name, or give the file itself")
-    return directory / choice.name
+    if not choice.file:
+        raise UsageError(f"{directory}: {choice.reason}; choose another node by --node-name, or give the file itself")
+    return directory / choice.file
 
 
 def _configurations(directory: Path) -> list[Path]:

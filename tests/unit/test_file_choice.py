@@ -19,28 +19,28 @@ def test_choice_of_a_file(subtests):
     for node, label, name, why in cases:
         with subtests.test(name=name):
             found = choose(FILES, node=node, label=label)
-            assert name == found.name
-            assert why in found.why
+            assert name == found.file
+            assert why in found.reason
 
 
 def test_other_suffixes_belong_to_the_name():
     """The suggestion is a label value that names the file."""
     found = choose(["gpus.YAML", "a.yaml"], node="n", label="gpus")
-    assert "did you mean 'gpus.YAML'?" in found.why
-    assert "gpus.YAML" == choose(["gpus.YAML", "a.yaml"], node="n", label="gpus.YAML").name
+    assert "did you mean 'gpus.YAML'?" in found.reason
+    assert "gpus.YAML" == choose(["gpus.YAML", "a.yaml"], node="n", label="gpus.YAML").file
 
 
 def test_no_file():
     """The reason lists the expected and the existing files."""
     found = choose(["a.yaml", "b.yaml"], node="n", label="")
-    assert ("", True) == (found.name, "no n.yaml, no default.yaml; there are a.yaml, b.yaml" in found.why)
-    assert "empty" in choose([], node="n", label="").why
+    assert ("", True) == (found.file, "no n.yaml, no default.yaml; there are a.yaml, b.yaml" in found.reason)
+    assert "empty" in choose([], node="n", label="").reason
 
 
 def test_the_only_file():
     """It is chosen without a label, as with NVIDIA's fallback `single`; a label still needs its file."""
     assert Choice("a", "it is the only file") == choose(["..data", "a"], node="n", label="")
-    assert "" == choose(["a"], node="n", label="b").name
+    assert "" == choose(["a"], node="n", label="b").file
 
 
 def test_the_label_of_nvidias_plugin():
@@ -48,4 +48,4 @@ def test_the_label_of_nvidias_plugin():
     key = "nvidia.com/device-plugin.config"
     assert Choice("plain", f"the node's label {key}=plain") == choose(FILES, node="n", label="plain", key=key)
     missing = choose(FILES, node="n", label="plane", key=key)
-    assert ("", f"the node's label {key}=plane names no file; did you mean 'plain'?") == (missing.name, missing.why)
+    assert ("", f"the node's label {key}=plane names no file; did you mean 'plain'?") == (missing.file, missing.reason)

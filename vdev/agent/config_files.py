@@ -18,7 +18,7 @@ import structlog
 from ..config import FileTexts, Loaded
 from ..errors import ConfigError
 from ..hostfs import root
-from ..loading import LABEL, LABELS, choose
+from ..loading import LABEL, LABELS, Choice, choose
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
 from .node_objects import NodeObject
@@ -33,19 +33,11 @@ _BEFORE = "it was chosen before this start, and the API server has not told the 
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """The file that was chosen from a directory, and the reason in a few words."""
-
-    file: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Chosen:
     """The files to read."""
 
     files: tuple[Path, ...] = ()
-    why: tuple[Why, ...] = ()  # the reason for each file from a directory
+    why: tuple[Choice, ...] = ()  # the reason for each file from a directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +125,15 @@ class FileChooser:
             before = [name for name in names if path / name in self._before]
             if before and not label.is_known:
                 files.append(path / before[0])
-                reasons.append(Why(before[0], _BEFORE))
+                reasons.append(Choice(before[0], _BEFORE))
                 continue
             found = choose(names, node=self._node, label=label.value, key=label.key)
             doubt = f" ({label.trouble})" if label.trouble else ""
-            if found.name:
-                files.append(path / found.name)
-                reasons.append(Why(found.name, found.why + doubt))
+            if found.file:
+                files.append(path / found.file)
+                reasons.append(Choice(found.file, found.reason + doubt))
             else:
-                problems.append(error(str(path), found.why + doubt))
+                problems.append(error(str(path), found.reason + doubt))
         if problems:
             raise ConfigError(tuple(problems))
         return Chosen(tuple(files), tuple(reasons))

@@ -69,8 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Like stderr. The encoding of the terminal may lack characters of a file's name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = _code(arguments)
+        chosen = parsed(arguments)
+        code = int(chosen.run(chosen) or 0)
         sys.stdout.flush()
+    except SystemExit as done:  # after --help and --version
+        return int(done.code or 0)
     except ConfigError as bad:
         for problem in bad.problems:
             _complain(str(problem))
@@ -90,14 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"vdev: the output cannot be written: {reason_of(failed)}")
         return 1
     return code
-
-
-def _code(arguments: Sequence[str]) -> int:
-    try:
-        chosen = parsed(arguments)
-        return int(chosen.run(chosen) or 0)
-    except SystemExit as done:  # after --help and --version
-        return int(done.code or 0)
 
 
 def _discard_output() -> None:

@@ -18,6 +18,7 @@ from ..dra.device_classes import device_classes
 from ..dra.preparation import prepare
 from ..dra.published_devices import DraDevice, PublishedPool
 from ..errors import AllocationError, UsageError, reason_of
+from ..importers.draft import mapping
 from ..planning import cdi
 from ..sim.objects import yaml_text
 from . import common, options, plan
@@ -60,7 +61,7 @@ def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     claims: list[Document] = []
     classes: dict[str, Document] = {}
     for each in _flat(documents):
-        name = _mapping(each.get("metadata")).get("name") or "claim"
+        name = mapping(each.get("metadata")).get("name") or "claim"
         match each.get("kind"):
             case "ResourceClaim" | "ResourceClaimTemplate" as kind:
                 claims.append(_claim(each, str(name), is_template=kind == "ResourceClaimTemplate"))
@@ -80,19 +81,15 @@ def _flat(documents: Sequence[object]) -> Iterator[Document]:
 
 
 def _claim(document: Document, name: str, *, is_template: bool) -> Document:
-    given = _mapping(document.get("metadata"))
+    given = mapping(document.get("metadata"))
     namespace = str(given.get("namespace") or "default")
     uid = str(given.get("uid") or uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
-    spec = _mapping(document.get("spec"))
+    spec = mapping(document.get("spec"))
     return {
         "metadata": {**given, "namespace": namespace, "name": name, "uid": uid},
-        "spec": _mapping(spec.get("spec")) if is_template else spec,
-        "status": _mapping(document.get("status")),
+        "spec": mapping(spec.get("spec")) if is_template else spec,
+        "status": mapping(document.get("status")),
     }
-
-
-def _mapping(value: object) -> Document:
-    return value if isinstance(value, dict) else {}
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------

@@ -88,6 +88,14 @@ def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
     return parser.add_subparsers(title="actions", metavar="|".join(names), dest="action", required=True)
 
 
+def add_action(actions: Any, name: str, text: str, *fields: str) -> argparse.ArgumentParser:
+    """Add an action with the options of these fields, and `--output`. `text` is its line in the help."""
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+    options.add(parser, *fields)
+    add_output(parser)
+    return parser
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """`--output text|json`."""
     parser.add_argument(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import common, fault, options
+from . import common, fault
 
 DESCRIPTION = "Set the health of a device in the running plugin."
 EPILOG = """examples:
@@ -18,17 +18,14 @@ The plugin accepts this only if it runs with --enable-fault-injection.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "set", "clear")
-    put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
-    put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
+    put = common.add_action(actions, "set", "set a device's health", "run_dir")
+    clear = common.add_action(actions, "clear", "end a health that was set", "run_dir")
+    for each in (put, clear):
+        each.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
+        each.add_argument("--node", default="", metavar="NODE", help="the node, with vdev fleet")
     put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="the health to report")
     put.add_argument("--reason", default="", metavar="TEXT", help="the reason to show in status and logs")
     put.add_argument("--for", dest="lasts", metavar="TIME", help="for how long, such as 30s [default: until cleared]")
-    clear = actions.add_parser("clear", help="end what was set", description="End a health that was set.")
-    clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
-    for each in (put, clear):
-        each.add_argument("--node", default="", metavar="NODE", help="the node, with vdev fleet")
-        options.add(each, "run_dir")
-        common.add_output(each)
 
 
 def run(args: argparse.Namespace) -> int:

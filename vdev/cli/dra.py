@@ -28,8 +28,9 @@ for each resource: npu.acme.dev for acme.dev/npu. Classes are cluster-wide, so e
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "classes")
-    what = "Print the DeviceClasses, as YAML or JSON, or apply them."
-    classes = actions.add_parser("classes", help="print or apply the DeviceClasses", description=what)
+    classes = common.add_action(
+        actions, "classes", "print the DeviceClasses as YAML or JSON, or apply them", "kubeconfig", "context"
+    )
     classes.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by section")
     classes.add_argument(
         "--extended-resources",
@@ -38,8 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dra.extendedResource of the entry says",
     )
     classes.add_argument("--apply", action="store_true", help="apply them to a cluster instead of printing them")
-    options.add(classes, "kubeconfig", "context")
-    common.add_output(classes)
     common.add_flags(classes)
 
 

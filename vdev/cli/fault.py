@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, reason_of
-from . import common, options
+from . import common
 
 DESCRIPTION = "Inject faults into the running plugin."
 EPILOG = """examples:
@@ -26,22 +26,15 @@ the configuration file; see docs/failure-testing.md.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "list", "add", "clear", "trigger")
-    _action(actions, "list", "show every rule and its state")
-    add = _action(actions, "add", "add rules to the present ones")
+    common.add_action(actions, "list", "show every rule and its state", "run_dir")
+    add = common.add_action(actions, "add", "add rules to the present ones", "run_dir")
     add.add_argument("rule", nargs="?", metavar="YAML", help="one rule, or a mapping with `rules`")
     add.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the rules from this file; - is stdin")
-    clear = _action(actions, "clear", "end a rule, and undo what it did")
+    clear = common.add_action(actions, "clear", "end a rule, and undo what it did", "run_dir")
     clear.add_argument("name", nargs="?", metavar="NAME", help="the rule")
     clear.add_argument("--all", action="store_true", help="end all of them")
-    trigger = _action(actions, "trigger", "start a rule's fault now")
+    trigger = common.add_action(actions, "trigger", "start a rule's fault now", "run_dir")
     trigger.add_argument("name", metavar="NAME", help="the rule")
-
-
-def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-    options.add(parser, "run_dir")
-    common.add_output(parser)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

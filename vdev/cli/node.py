@@ -24,13 +24,11 @@ a node; end vdev first, because a running vdev writes it again. Fields of other 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "show", "clean")
-    show = actions.add_parser("show", help="show what vdev wrote", description="Show what vdev wrote on Nodes.")
-    remove = actions.add_parser("clean", help="remove it", description="Remove what vdev wrote on Nodes.")
+    fields = ("node_name", "kubeconfig", "context")
+    show = common.add_action(actions, "show", "show what vdev wrote on Nodes", *fields)
+    remove = common.add_action(actions, "clean", "remove what vdev wrote on Nodes", *fields)
     for each in (show, remove):
-        options.add(each, "node_name")
         each.add_argument("--all", action="store_true", help="all Nodes on which vdev wrote something")
-        options.add(each, "kubeconfig", "context")
-        common.add_output(each)
     remove.add_argument("--dry-run", action="store_true", help="only show what would be removed")
 
 
