@@ -1,4 +1,4 @@
-"""Layouts and sharing that change while pods hold devices, and entries with errors beside others."""
+"""Layouts that change while pods hold devices."""
 
 from vdev.sim import Phase, manifest
 
@@ -50,34 +50,4 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
     await shows(SMALL, 1, 1)
     assert before == set(agent.agent.reconciler.advertised.resources[LARGE].by_id)
     assert registrations == agent.agent.lists.services[LARGE].registrations
-    assert [] == kubelet.errors
-
-
-BROKEN = {
-    "value": ("virtual: {count: many}", "expected a whole number"),
-    "layout": ("virtual: {preset: a100-sxm4-40gb}, partitions: {0: [7g.40gb, 1g.5gb]}", "1g.5gb"),
-    "path": ("glob: relative/path", "relative/path"),
-}
-GOOD = "devices:\n- {name: acme, resource: acme.dev/npu, virtual: {count: 2}}\n"
-ALL_BROKEN = "".join(
-    f"- {{name: {name}, resource: acme.dev/{name}, {source}}}\n" for name, (source, _) in BROKEN.items()
-)
-
-
-def all_said(agent):
-    """Whether the problems contain each of the texts."""
-    said = [problem.message for problem in agent.agent.reconciler.problems]
-    return all(any(words in each for each in said) for _, words in BROKEN.values())
-
-
-async def test_broken_entries_on_reload_change_nothing(kubelet, start_agent, shows):
-    """The last good configuration stays in force as a whole, and the status has each error with its place."""
-    agent = await start_agent(GOOD)
-    await shows("acme.dev/npu", 2, 2)
-    agent.edit(GOOD + ALL_BROKEN)
-    await kubelet.wait_until(lambda: agent.agent.config.status.failed >= 1)
-    assert all_said(agent)
-    assert Phase.RUNNING == (await kubelet.run_pod(manifest("one", {"acme.dev/npu": 2}))).phase
-    agent.edit(GOOD.replace("count: 2", "count: 3"))
-    await shows("acme.dev/npu", 3, 3)
     assert [] == kubelet.errors
