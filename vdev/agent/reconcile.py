@@ -211,6 +211,7 @@ class Reconciler:
             except ConfigError:
                 raise failed from None
             return False
+        self._agent.config.applied(loaded, counts(base))
         self._adopt(loaded, scan, base)
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
@@ -236,8 +237,7 @@ class Reconciler:
             raise bad
         self.scanner.start_over()
         scan = await self.scanner.scan(self.scan, loaded.spec)
-        self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
-        self._log_problems()
+        self._adopt(loaded, scan, self._arrange(loaded.spec, scan))
         self._agent.config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
@@ -263,6 +263,7 @@ class Reconciler:
             self._agent.config.unchanged(loaded)
             return
         before = counts(self.base)
+        self._agent.config.applied(loaded, counts(base))
         self._adopt(loaded, scan, base)
         log.info("configuration applied", devices=counts(base), before=before)
 
@@ -290,18 +291,15 @@ class Reconciler:
         self.base = await layouts.advance(self.spec, self.scan.devices, self.base, self.previous)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
-        self._put_in_force(loaded, scan, base)
+        """Put a configuration in force, with the devices that were found for it."""
+        self._agent.faults.adopt(loaded.spec, base)
+        self._count_losses(scan)
+        self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         if loaded.spec.entries and not loaded.spec.on_node(self._agent.options.node):
             wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
             log.info("no entry is for this node", node=self._agent.options.node, onNodes=wanted, hint=hint)
-        self._agent.config.applied(loaded, counts(base))
         self._log_problems()
-
-    def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
-        self._agent.faults.adopt(loaded.spec, base)
-        self._count_losses(scan)
-        self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
 
     def _count_losses(self, scan: Scan) -> None:
         """Count the devices that disappeared. One that was left out belongs to another entry, which counts it."""

@@ -81,26 +81,18 @@ class Scanner:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
         entries = {entry.name: entry for entry in spec.on_node(self._options.node)}
         found: dict[str, discovery.Found] = {}
-        directories: dict[str, frozenset[Path]] = {}
-        failed = set()
         for name, entry in entries.items():
             found[name] = before.found.get(name) or discovery.Found()
-            directories[name] = before.directories.get(name, frozenset())
             if only is None or name in only:
-                await self._retrier.run(_step(name), functools.partial(self._look, entry, found, directories))
-            if _step(name) in self._retrier.failing:
-                failed.add(name)
+                await self._retrier.run(_step(name), functools.partial(self._look, entry, found))
         for name in self.failed - entries.keys():
             self._retrier.forget(_step(name))
-        self.failed = frozenset(failed)
-        return Scan(entries, found, directories)
+        self.failed = frozenset(name for name in entries if _step(name) in self._retrier.failing)
+        return Scan(entries, found, await asyncio.to_thread(self._directories, found))
 
-    async def _look(
-        self, entry: Entry, found: dict[str, discovery.Found], directories: dict[str, frozenset[Path]]
-    ) -> None:
-        """Set what is found for an entry, and the directories whose changes matter to it."""
+    async def _look(self, entry: Entry, found: dict[str, discovery.Found]) -> None:
         options = self._options
-        seen = await asyncio.to_thread(
+        found[entry.name] = await asyncio.to_thread(
             discovery.discover,
             entry,
             options.host,
@@ -109,9 +101,10 @@ class Scanner:
             device_dir=str(options.device_dir),
             smi_dir=str(options.smi_dir),
         )
-        places = map(functools.partial(_place, options.host), seen.watch)
-        directories[entry.name] = await asyncio.to_thread(frozenset, places)
-        found[entry.name] = seen
+
+    def _directories(self, found: Mapping[str, discovery.Found]) -> dict[str, frozenset[Path]]:
+        place = functools.partial(_place, self._options.host)
+        return {name: frozenset(map(place, each.watch)) for name, each in found.items()}
 
     def start_over(self) -> None:
         """Forget all indices, because the configuration of the last scan is not adopted."""
