@@ -31,9 +31,8 @@ from .applier import Applier
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser
 from .device_lists import DeviceLists, Measures
-from .fault_control import FaultControl
+from .fault_control import FaultControl, KernelLog
 from .handovers import HandoverActions
-from .kernel_log import KernelLog
 from .lock import NodeLock
 from .node_layouts import NodeLayouts
 from .node_objects import NodeApi
