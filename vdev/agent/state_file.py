@@ -45,10 +45,6 @@ _HINT = "is --state-dir right, and writable?"
 _DAMAGED = "the file is damaged"
 
 
-class StateError(ValueError):
-    """A file that cannot be used; the text says why."""
-
-
 # --- the sections -----------------------------------------------------------------------------------------------------
 
 
@@ -130,20 +126,20 @@ class State(_Section):
 def decoded(text: bytes, owner: State) -> State:
     """Return the document of a line of JSON, which is followed by a line with its checksum.
 
-    Raises StateError if it is damaged, of another version, or of another owner.
+    Raises HostError if it is damaged, of another version, or of another owner.
     """
     body, _, checksum = text.partition(b"\n")
     try:
         version = _Version.model_validate_json(body).version
         if version != VERSION:
-            raise StateError(f"it has version {version}, and this vdev knows version {VERSION}")
+            raise HostError(f"it has version {version}, and this vdev knows version {VERSION}")
         if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
-            raise StateError(f"{_DAMAGED}: its checksum does not fit")
+            raise HostError(f"{_DAMAGED}: its checksum does not fit")
         state = State.model_validate_json(body)
     except ValidationError as wrong:
-        raise StateError(_DAMAGED) from wrong
+        raise HostError(_DAMAGED) from wrong
     if (state.node, state.plugin_dir) != (owner.node, owner.plugin_dir):
-        raise StateError(f"it is of node {state.node!r} and kubelet directory {state.plugin_dir!r}")
+        raise HostError(f"it is of node {state.node!r} and kubelet directory {state.plugin_dir!r}")
     return state
 
 
@@ -184,7 +180,7 @@ class StateFile(Applier):
                 async with self._patience():
                     await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
             found = await self._read() or self._state
-        except (HostError, StateError) as wrong:
+        except HostError as wrong:
             what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
             self._warn("record not used", f"the record of what was listed is not used: {wrong}", what)
             found = self._state
@@ -196,7 +192,7 @@ class StateFile(Applier):
         """Return the configuration of an earlier process, if any. Raises ConfigError if it cannot be used."""
         try:
             found = await self._read()
-        except (HostError, StateError) as wrong:
+        except HostError as wrong:
             raise self._no_use(str(wrong)) from wrong
         kept = found.config if found else None
         if kept and kept.given != self._given:
@@ -215,7 +211,7 @@ class StateFile(Applier):
         return frozenset(Path(each.file) for each in kept.texts.files) if kept else frozenset()
 
     async def _read(self) -> State | None:
-        """Raises HostError and StateError."""
+        """Raises HostError."""
         if self.path is None:
             return None
         async with self._patience():
@@ -284,8 +280,6 @@ class StateFile(Applier):
                 return
             if self._written == text:
                 log.warning("deleted or changed by something else; writing it again", file=str(path))
-            if len(text) > MAX_BYTES:
-                raise HostError(f"cannot write {path}: it would have more than {MAX_BYTES} bytes")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
                 write_atomic(path, text, mode=0o600)
