@@ -227,35 +227,29 @@ class Engine:
 
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns their current effects on the devices of this inventory."""
-        before = self._active
         self.meet(inventory)
-        now = self.clock.now()
-        for run in self.runs.values():
-            if run.live:
-                self._look_at(run, now)
-        self._active = tuple(run for run in self.runs.values() if run.live and run.active)
-        self.active_faults = self._faults_of_devices()
-        self.answers_changed = before != self._active or any(
-            self._looked_at < end <= now for run in self._active for end in run.delays.values()
-        )
-        self._looked_at, self.next_change = now, None
-        if self.runs or before:
-            ends = (end for run in self._active for end in run.delays.values() if end > now)
-            self.next_change = earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
-            active = Counter(run.rule.kind for run in self._active)
-            for kind in KINDS:
-                self._metrics.faults_active.labels(kind).set(active[kind])
-        return self.active_faults
-
-    def _faults_of_devices(self) -> ActiveFaults:
-        if not self.runs:
+        now, since, before = self.clock.now(), self._looked_at, self._active
+        self._looked_at = now
+        if not (self.runs or before):
+            self.active_faults, self.next_change, self.answers_changed = targets.NONE, None, False
             return targets.NONE
+        live = [run for run in self.runs.values() if run.live]
+        for run in live:
+            self._look_at(run, now)
+        self._active = tuple(run for run in live if run.active)
         # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
-        failing = [run.rule for run in self.runs.values() if run.live and Rpc.PRE_START in run.rule.rpc]
-        return ActiveFaults(
+        failing = [run.rule for run in live if Rpc.PRE_START in run.rule.rpc]
+        self.active_faults = ActiveFaults(
             tuple((run.rule, run.hit(self.inventory)) for run in self._active),
             frozenset(name for name in self.inventory.resources if any(rule.concerns(name) for rule in failing)),
         )
+        ends = [end for run in self._active for end in run.delays.values()]
+        self.answers_changed = before != self._active or any(since < end <= now for end in ends)
+        self.next_change = earliest((*(run.changes_at for run in live), *(end for end in ends if end > now)))
+        active = Counter(run.rule.kind for run in self._active)
+        for kind in KINDS:
+            self._metrics.faults_active.labels(kind).set(active[kind])
+        return self.active_faults
 
     def take_one_shots(self) -> list[FaultRule]:
         """The rules whose momentary faults must happen now. Each is returned once."""
