@@ -12,9 +12,10 @@ import pytest
 from vdev.model.device import Device, RawDevice
 from vdev.model.geometry import Geometry
 from vdev.model.telemetry import PhysicsModel, order
+from vdev.planning.in_use import Use
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
-from vdev.telemetry.simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle, User
+from vdev.telemetry.simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle
 from vdev.telemetry.tool_data import script
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
@@ -88,7 +89,7 @@ def _measured(raw: RawDevice, physics: PhysicsModel, reading: SensorReading, **m
         number=raw.index,
         count=8,
         geometry=EIGHT,
-        users=(User("default", "train", "main"),),
+        users=(Use("default/train", "main"),),
         **more,  # type: ignore[arg-type]
     )
     return MeasuredDevice(info, reading, reading)

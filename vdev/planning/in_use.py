@@ -36,14 +36,17 @@ Checkpoint = Mapping[str, frozenset[Key]]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A container that uses a device through a claim. `device` is the published name in the driver's pool."""
+    """A container that uses a device, and the claim through which it does, if any.
+
+    `pod` is namespace/name. `device` is the published name in the driver's pool.
+    """
 
     pod: str
     container: str
-    claim: str
-    driver: str
-    pool: str
-    device: str
+    claim: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from ..kube import PODS, Api, Informer, key_of
 from ..model.problem import Problem, error, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
+from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from .exporters import page
 from .sensors import Sensors
@@ -65,8 +66,13 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
         "throttled": bool(whole.throttle & ~Throttle.IDLE),
         "eccCorrected": whole.ecc_corrected,
         "eccUncorrected": whole.ecc_uncorrected,
-        "holders": [{"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in info.users],
+        "holders": [_holder(each) for each in info.users],
     }
+
+
+def _holder(user: Use) -> dict[str, str]:
+    namespace, _, pod = user.pod.partition("/")
+    return {"namespace": namespace, "pod": pod, "container": user.container}
 
 
 def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:

@@ -20,7 +20,8 @@ from ..dra.amd_devices import DRIVER_VERSION
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from ..model.telemetry import SmiTool
-from .simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle, User
+from ..planning.in_use import Use
+from .simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]
@@ -46,7 +47,7 @@ class Exporter:
     metrics: Sequence[Metric]
     values: Callable[[MeasuredDevice], Values]
     """The values of a device by the names in the table. A metric without a value, or with None, is left out."""
-    labels: Callable[[DeviceInfo, User | None, str, str], Labels]
+    labels: Callable[[DeviceInfo, Use | None, str, str], Labels]
     """The labels of a device for one container that uses it, or for None if it is unused. The last arguments are the
     node's name and the label for it."""
     sorts_labels: bool = False
@@ -80,6 +81,12 @@ def _readings(measured: SensorReading) -> dict[str, float | None]:
     return {name: getattr(measured, name) for name in _SENSORS}
 
 
+def _container_labels(user: Use | None) -> Labels:
+    """The container and the pod; empty values if the device is unused."""
+    namespace, _, pod = user.pod.partition("/") if user else ("", "", "")
+    return (("container", user.container if user else ""), ("namespace", namespace), ("pod", pod))
+
+
 # --- NVIDIA -----------------------------------------------------------------------------------------------------------
 
 # As dcgm-exporter writes them (NVIDIA/dcgm-exporter d5e5f51, etc/default-counters.csv and
@@ -102,7 +109,7 @@ def _nvidia_values(it: MeasuredDevice) -> Values:
     return values
 
 
-def _nvidia_labels(info: DeviceInfo, user: User | None, node: str, hostname_label: str) -> Labels:
+def _nvidia_labels(info: DeviceInfo, user: Use | None, node: str, hostname_label: str) -> Labels:
     device, raw = info.device, info.device.raw
     instance: Labels = ()
     if device.is_partition:
@@ -121,16 +128,16 @@ def _nvidia_labels(info: DeviceInfo, user: User | None, node: str, hostname_labe
     )
 
 
-def _user_labels(user: User, info: DeviceInfo) -> Labels:
-    pod = (("namespace", user.namespace), ("pod", user.pod))
+def _user_labels(user: Use, info: DeviceInfo) -> Labels:
+    container, *pod = _container_labels(user)
     if not user.claim:
-        return (("container", user.container), *pod)
+        return (container, *pod)
     device = info.device
     found = [
-        ("container", user.container),
+        container,
         ("dra_claim_name", user.claim),
-        ("dra_claim_namespace", user.namespace),
-        ("dra_device_name", user.name),
+        ("dra_claim_namespace", user.pod.partition("/")[0]),
+        ("dra_device_name", user.device),
         ("dra_driver_name", user.driver),
         ("dra_pool_name", user.pool),
         *pod,
@@ -230,7 +237,7 @@ def _amd_values(it: MeasuredDevice) -> Values:
     }
 
 
-def _amd_labels(info: DeviceInfo, user: User | None, node: str, _hostname_label: str) -> Labels:
+def _amd_labels(info: DeviceInfo, user: Use | None, node: str, _hostname_label: str) -> Labels:
     device, raw = info.device, info.device.raw
     known = raw.attributes
     compute, _, memory = device.profile.partition(PIN)[0].partition("_")
@@ -240,7 +247,7 @@ def _amd_labels(info: DeviceInfo, user: User | None, node: str, _hostname_label:
         ("card_series", known.get("cardSeries", f"{known.get('model', raw.entry)} OAM")),
         ("card_vendor", "AMD"),
         ("cluster_name", ""),
-        ("container", user.container if user else ""),
+        *_container_labels(user),
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER_VERSION)),
         ("gpu_compute_partition_type", compute or "spx"),
@@ -253,8 +260,6 @@ def _amd_labels(info: DeviceInfo, user: User | None, node: str, _hostname_label:
         ("job_partition", ""),
         ("job_user", ""),
         ("kfd_process_id", ""),
-        ("namespace", user.namespace if user else ""),
-        ("pod", user.pod if user else ""),
         ("serial_number", known.get("serialNumber", serial_number(raw.id))),
         ("vbios_version", known.get("vbiosVersion", "N/A")),
     )
@@ -275,7 +280,7 @@ def _other_values(it: MeasuredDevice) -> Values:
     return {**_readings(it.own), "healthy": it.info.health.healthy, "throttled": it.own.throttle > Throttle.IDLE}
 
 
-def _other_labels(info: DeviceInfo, user: User | None, node: str, _hostname_label: str) -> Labels:
+def _other_labels(info: DeviceInfo, user: Use | None, node: str, _hostname_label: str) -> Labels:
     device = info.device
     return (
         ("device", device.id),
@@ -284,9 +289,7 @@ def _other_labels(info: DeviceInfo, user: User | None, node: str, _hostname_labe
         ("profile", device.profile),
         ("resource", info.resource),
         ("node", node),
-        ("container", user.container if user else ""),
-        ("namespace", user.namespace if user else ""),
-        ("pod", user.pod if user else ""),
+        *_container_labels(user),
     )
 
 

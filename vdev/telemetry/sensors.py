@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from ..model.device import Device, base_id, grouped
 from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, Range, SmiTool
+from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
-from .simulation import DeviceConditions, DeviceInfo, Load, MeasuredDevice, SimulatedDevice, User
+from .simulation import DeviceConditions, DeviceInfo, Load, MeasuredDevice, SimulatedDevice
 
 _POD_LOAD_PERIOD = 10.0  # seconds from one level to the next within the range that pods ask for
 
@@ -113,21 +114,18 @@ def _device_infos(plan: DesiredState, node: str, loads: Mapping[str, Measured]) 
     ]
 
 
-def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[User, None]], dict[str, dict[str, Device]]]:
+def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[Use, None]], dict[str, dict[str, Device]]]:
     """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
-    found: dict[str, dict[User, None]] = {}
+    found: dict[str, dict[Use, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
     for key, holder in sorted(plan.observed.in_use.devices.items()):
         if holder.pod:
-            namespace, _, name = holder.pod.partition("/")
-            found.setdefault(base_id(key[1]), {})[User(namespace, name, holder.container)] = None
+            found.setdefault(base_id(key[1]), {})[Use(holder.pod, holder.container)] = None
     for use in plan.observed.in_use.claims:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
-            namespace, _, name = use.pod.partition("/")
-            user = User(namespace, name, use.container, use.claim, use.driver, use.pool, use.device)
-            found.setdefault(published.device.id, {})[user] = None
+            found.setdefault(published.device.id, {})[use] = None
             if published.device.is_partition:
                 claimed.setdefault(published.group, {})[published.device.id] = published.device
     return found, claimed

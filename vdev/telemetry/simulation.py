@@ -15,6 +15,7 @@ from ..faults.effects import HardwareErrorsFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN, Geometry
 from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, SmiTool, percents
+from ..planning.in_use import Use
 
 _HUNDRED = 100.0
 
@@ -150,19 +151,6 @@ _LOWEST_CLOCK = 0.5  # of the peak clock, when the device slows itself down
 _MEMORY_ABOVE = 4.0  # °C by which the memory is warmer than the chip
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """A container that uses a device."""
-
-    namespace: str
-    pod: str
-    container: str
-    claim: str = ""  # empty for a device of a device plugin
-    driver: str = ""  # with a claim: the driver that publishes the device
-    pool: str = ""
-    name: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
     """A partition, or a whole device that has none: its load, and what else its exporter and its tool show of it."""
@@ -177,7 +165,7 @@ class DeviceInfo:
     peers: Mapping[str, int] = field(default_factory=dict)  # the number of links to other devices, by their ids
     geometry: Geometry | None = None  # how the whole device can be partitioned
     health: Health = HEALTHY
-    users: tuple[User, ...] = ()  # all containers that use the device or a replica of it
+    users: tuple[Use, ...] = ()  # all containers that use the device or a replica of it
     load: Load = NO_LOAD
 
     @property
@@ -208,7 +196,7 @@ class DeviceInfo:
     @property
     def pods(self) -> frozenset[str]:
         """The pods that use it, as `namespace/name`."""
-        return frozenset(f"{user.namespace}/{user.pod}" for user in self.users)
+        return frozenset(user.pod for user in self.users)
 
 
 @dataclass(frozen=True, slots=True)
