@@ -29,7 +29,6 @@ OURS = "vdev.dev/v1alpha1"
 NVIDIAS = "resource.nvidia.com/v1beta1"
 _GROUPS = frozenset(version.partition("/")[0] for version in (OURS, NVIDIAS))
 _MAKERS_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com"})
-_LONGEST_KIND = 200
 
 _Limit = Annotated[Memory, between(2**20)]  # the MPS variables have whole MiB
 
@@ -108,7 +107,7 @@ def _is_foreign(config: OpaqueConfig, driver: str) -> bool:
 def _kind_of(config: OpaqueConfig) -> str:
     given = config.parameters if isinstance(config.parameters, Mapping) else {}
     written = (given.get("apiVersion"), given.get("kind"))
-    return " ".join(str(each) for each in written if each)[:_LONGEST_KIND] or "an object without apiVersion and kind"
+    return " ".join(str(each) for each in written if each) or "an object without apiVersion and kind"
 
 
 Decoded = Sequence[tuple[OpaqueConfig, _MigDeviceConfig]]
