@@ -241,7 +241,7 @@ async def start_api(account):
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})
             api = kube.Api(server, timing=Timing(intervals, clock or LeapClock()), **options)
-            return await stack.enter_async_context(api)
+            return await stack.enter_async_context(contextlib.aclosing(api))
 
         yield start
 

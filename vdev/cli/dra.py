@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _apply(server: ApiServerAddress, classes: Sequence[DeviceClass]) -> None:
-    async with Api(server) as api:
+    async with contextlib.aclosing(Api(server)) as api:
         for each in classes:
             await api.apply(DEVICE_CLASSES, each.name, each.document)

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     metrics_address = (telemetry.address if telemetry else None) or ""
 
     async def main() -> None:
-        async with Api(server) as api:
+        async with contextlib.aclosing(Api(server)) as api:
             try:
                 await api.connect()
             except Unconfigured as wrong:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ...]:
-    async with api:
+    async with contextlib.aclosing(api):
         found = await owned_fields(api, node)
         if removes:
             for each in found:

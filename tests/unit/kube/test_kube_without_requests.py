@@ -1,5 +1,7 @@
 """The address of the API server, and errors of a kubeconfig."""
 
+import contextlib
+
 import pytest
 
 from vdev import kube
@@ -54,7 +56,7 @@ async def test_an_invalid_kubeconfig(tmp_path, text, said):
     file = tmp_path / "config"
     if text is not None:
         file.write_text(text)
-    async with kube.Api(kube.ApiServerAddress(kubeconfig=file)) as api:
+    async with contextlib.aclosing(kube.Api(kube.ApiServerAddress(kubeconfig=file))) as api:
         with pytest.raises(kube.Unconfigured, match=said) as raised:
             await api.get(kube.NODES, "n")
     assert str(file) in str(raised.value)
