@@ -72,7 +72,7 @@ class DraDrivers(Applier):
             keep=whole,
             on_change=lambda _old, _new: self.slices.look(),
         )
-        self.slices = ResourceSlices(access, self._following, faults)
+        self.slices = ResourceSlices(access, self._following, self._following.seen, faults)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group

@@ -6,14 +6,14 @@ another program publishes slices for the same driver and node, these stay, and a
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from ..faults.engine import Engine
-from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
+from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Informer, Missing
 from ..kube.ownership import owned, owned_by_others
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
@@ -33,19 +33,6 @@ _GATES = {
 }
 
 
-class SlicesView(Protocol):
-    """The slices of a node in the API server."""
-
-    async def seen(self) -> Mapping[str, Document]:
-        """Return all slices by name; waits for the first list. Raises ApiServerError if they cannot be listed."""
-
-    def wrote(self, document: Document) -> None:
-        """Put the object that the server returned for a write into the view."""
-
-    def removed(self, name: str) -> None:
-        """Remove a slice from the view, because the server answered that it does not exist."""
-
-
 @dataclass(slots=True)
 class _Driver:
     """The slices of one driver in the API server."""
@@ -59,15 +46,25 @@ class _Driver:
 
 
 class ResourceSlices(ApiApplier):
-    """Keeps the slices of the plan's pools."""
+    """Keeps the slices of the plan's pools.
+
+    `slices` has a copy of the slices, of which `seen` returns those of the node by name; it waits for the first list.
+    """
 
     name = "publishing ResourceSlices"
 
-    def __init__(self, access: NodeAccess, slices: SlicesView, faults: Engine) -> None:
+    def __init__(
+        self,
+        access: NodeAccess,
+        slices: Informer[Any],
+        seen: Callable[[], Awaitable[Mapping[str, Document]]],
+        faults: Engine,
+    ) -> None:
         super().__init__(access)
         self._faults = faults
         self._uid = ""  # of the Node that owns the slices
         self._slices = slices
+        self._seen = seen
         self._pools: Pools = {}
         self._drivers = defaultdict[str, _Driver](_Driver)  # those of the pools, and those that still have slices
 
@@ -101,14 +98,14 @@ class ResourceSlices(ApiApplier):
 
     async def withdraw(self) -> None:
         """Delete all slices at a clean shutdown. Raises ApiServerError."""
-        for each in (await self._slices.seen()).values() if self._follows else ():
+        for each in (await self._seen()).values() if self._follows else ():
             if _is_ours(each):
                 await self._delete(each)
         self._drivers.clear()
 
     async def _write(self, document: Document) -> None:
         self._uid = str((document.get("metadata") or {}).get("uid") or "")
-        present = (await self._slices.seen()).values()
+        present = (await self._seen()).values()
         ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
         foreign = {each["spec"]["driver"]: each for each in present if not _is_ours(each)}
         for name in self._drivers.keys() - self._pools.keys() - ours:
@@ -153,7 +150,7 @@ class ResourceSlices(ApiApplier):
 
     async def _ours(self, driver: str) -> Sequence[Document]:
         """The slices of the driver that vdev published."""
-        present = (await self._slices.seen()).values()
+        present = (await self._seen()).values()
         return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
 
     async def _carry_out(self, driver: str, found: Changes) -> None:

@@ -151,26 +151,6 @@ class SeenNode:
         return None
 
 
-class SeenSlices:
-    """The ResourceSlices of one node, which implement `SlicesView` for the applier."""
-
-    def __init__(self, informer: Informer[SliceText], node: str) -> None:
-        self._informer = informer
-        self._node = node
-
-    async def seen(self) -> Mapping[str, Document]:
-        """Return all of them, by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
-        if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
-            raise trouble
-        return {each.name: each.document for each in self._informer.indexed(self._node)}
-
-    def wrote(self, document: Document) -> None:
-        self._informer.wrote(document)
-
-    def removed(self, name: str) -> None:
-        self._informer.removed(name)
-
-
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
@@ -186,13 +166,13 @@ class Cluster:
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
         )
-        self._slices: Informer[SliceText] = Informer(
+        self.slices: Informer[SliceText] = Informer(
             api,
             kube.RESOURCE_SLICES,
             keep=_slice_text,
             index=lambda found: {found.node},
             on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
-            on_look=lambda: self._log(self._slices),
+            on_look=lambda: self._log(self.slices),
         )
         self.pods: Informer[Pod] = Informer(
             api,
@@ -211,7 +191,7 @@ class Cluster:
             on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
             on_look=lambda: self._log(self._claims),
         )
-        self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self.pods, self._claims)
+        self.informers: tuple[Informer[Any], ...] = (self._nodes, self.slices, self.pods, self._claims)
 
     @property
     def trouble(self) -> Mapping[str, ApiServerError]:
@@ -226,8 +206,11 @@ class Cluster:
             found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
         return found
 
-    def slices_of(self, node: str) -> SeenSlices:
-        return SeenSlices(self._slices, node)
+    async def slices_of(self, node: str) -> Mapping[str, Document]:
+        """The slices of the node by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
+        if isinstance(trouble := self.slices.trouble, kube.Denied | kube.Missing):
+            raise trouble
+        return {each.name: each.document for each in self.slices.indexed(node)}
 
     def pods_of(self, node: str) -> Mapping[str, Pod]:
         """The pods of the node that ask for extended resources, by uid."""

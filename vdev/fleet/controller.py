@@ -24,6 +24,7 @@ from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import TokenBucket
 from ..config import Loaded
+from ..dra.slice_applier import ResourceSlices
 from ..errors import ApiServerError, ConfigError, UsageError
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
@@ -294,7 +295,7 @@ class Fleet:
         return again is not None
 
     def _member(self, name: str) -> Member:
-        seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
+        seen = self.cluster.node(name)
         came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # so that faults of this moment count
         tell = functools.partial(self._due.add, name)
         engine = Engine(
@@ -317,6 +318,8 @@ class Fleet:
             takes_back=True,
         )
         notes = PodNotes(self._api, self.clock, self.cluster, name)
+        slices_of_node = functools.partial(self.cluster.slices_of, name)
+        slices = ResourceSlices(access, self.cluster.slices, slices_of_node, engine)
         member = self.members[name] = Member(seen, slices, notes, access, engine)
         assert self._group is not None
         create = self._group.create_task

@@ -22,7 +22,7 @@ from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..telemetry.sensors import Sensors
-from .cluster import SeenNode, SeenSlices
+from .cluster import SeenNode
 from .layouts import Layouts
 from .pod_devices import Assignment, Pod, assign, by_resource, keys_of
 from .pod_notes import PodNotes
@@ -37,7 +37,9 @@ class Member:
     `engine` has the fault rules. Their times start at the same moments on all nodes, no matter when a node was listed.
     """
 
-    def __init__(self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine) -> None:
+    def __init__(
+        self, node: SeenNode, slices: ResourceSlices, notes: PodNotes, access: NodeAccess, engine: Engine
+    ) -> None:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
@@ -48,7 +50,7 @@ class Member:
         self.labels = NodeLabels(access)
         self.status = NodeStatus(access)
         self.events = NodeEvents(access)
-        self.slices = ResourceSlices(access, slices, engine)
+        self.slices = slices
         self.sensors = Sensors(node.name)  # the same as on a node with a kubelet
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
