@@ -66,10 +66,12 @@ class Found:
         return {device.id: device for device in self.devices}
 
 
-class Problems:
-    """Collects the problems of a scan. Of many equal problems, a few are shown and the rest are counted."""
+class Findings:
+    """Collects the results of a scan. Of many equal problems, a few are shown and the rest are counted."""
 
     def __init__(self, entry: Entry) -> None:
+        self.candidates: list[Candidate] = []
+        self.watch: set[str] = set()
         self._where = entry.where or entry.name
         self._found: dict[tuple[Severity, str, str], list[str]] = {}
 
@@ -81,8 +83,9 @@ class Problems:
         """`<subject> <message>; <hint>`: the user may want to know."""
         self._found.setdefault((Severity.WARNING, message, hint), []).append(subject)
 
-    def all(self) -> tuple[Problem, ...]:
-        """Every problem, in the order in which the first of its kind was found."""
+    def with_devices(self, devices: Iterable[RawDevice]) -> Found:
+        """The result with these devices. Problems are in the order in which the first of their kind was found."""
+        devices = tuple(devices)  # which may find more problems and directories
         problems = []
         for (severity, message, hint), subjects in self._found.items():
             shown = subjects[:MAX_SHOWN]
@@ -90,7 +93,12 @@ class Problems:
             if len(subjects) > len(shown):
                 rest = f"{len(subjects) - len(shown)} more: each {message}"
                 problems.append(Problem(severity, self._where, rest, hint))
-        return tuple(problems)
+        return Found(
+            devices=devices,
+            problems=tuple(problems),
+            candidates=tuple(self.candidates),
+            watch=frozenset(self.watch),
+        )
 
 
 class Numbering:

@@ -14,7 +14,7 @@ from ..model.entry import Entry
 from ..model.path_pattern import PathPattern, natural_key
 from ..model.sources import GlobItem, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
-from .found import Candidate, Check, Found, Numbering, Problems, is_usable
+from .found import Candidate, Check, Findings, Found, Numbering, is_usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Match:
 class MatchGroup:
     """The matches that make up one device."""
 
-    key: tuple[str, ...]
+    name: str
     members: Sequence[tuple[GlobItem, Match]]
     """The matches, each with the pattern that found it."""
     lacking: str = ""
@@ -50,7 +50,7 @@ def _by_position(matches: Matches) -> list[MatchGroup]:
     groups = []
     for place in range(min(natural, covered)):
         members = [(item, found[place % len(found)]) for item, found in matches if place < len(found) * item.limit]
-        groups.append(MatchGroup((str(place),), members))
+        groups.append(MatchGroup(str(place), members))
     return groups
 
 
@@ -63,7 +63,7 @@ def _by_name(matches: Matches) -> list[MatchGroup]:
     groups = []
     for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
         members: list[tuple[GlobItem, Match]] = []
-        lacking = ""
+        name, lacking = "-".join(key), ""
         for place, (item, found) in enumerate(matches):
             fitting = (match for match in found if key[: len(match.captures)] == match.captures)
             member = next((match for match in fitting if served[place, match.path] < item.limit), None)
@@ -71,8 +71,8 @@ def _by_name(matches: Matches) -> list[MatchGroup]:
                 served[place, member.path] += 1
                 members.append((item, member))
             elif not item.optional:
-                lacking = lacking or f"nothing matches {item.path} for {'-'.join(key)}"
-        groups.append(MatchGroup(key, members, lacking))
+                lacking = lacking or f"nothing matches {item.path} for {name}"
+        groups.append(MatchGroup(name, members, lacking))
     return groups
 
 
@@ -80,7 +80,7 @@ def _together(matches: Matches) -> list[MatchGroup]:
     """One group of all matches; no group if a required pattern has no match."""
     members = [(item, match) for item, found in matches for match in found]
     is_complete = all(found or item.optional for item, found in matches)
-    return [MatchGroup(("all",), members)] if members and is_complete else []
+    return [MatchGroup("all", members)] if members and is_complete else []
 
 
 _GROUPED = {
@@ -105,43 +105,35 @@ _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
 def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
-    problems = Problems(entry)
-    scan = _Scan(entry, host, problems)
+    findings = Findings(entry)
+    scan = _Scan(entry, host, findings)
     matches = [(item, scan.matches(item)) for item in entry.glob]
     groups = _GROUPED[entry.group_by](matches)
     devices = tuple(scan.devices(groups, numbering))
     if not any(found or not item.optional for item, found in matches):
-        problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
+        findings.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {(item.path, match.path) for each in groups for item, match in each.members}
     for item, found in matches:
         alone = [match.path for match in found if (item.path, match.path) not in used]
         if alone:
-            problems.warn(
+            findings.warn(
                 f"{len(alone)} of {len(found)} matches of {item.path}",
                 f"are not used, the first is {alone[0]}: no matches of the other patterns belong to them",
                 "with limit, one match can serve several devices",
             )
-    return Found(
-        devices=devices,
-        problems=problems.all(),
-        candidates=tuple(scan.candidates),
-        watch=frozenset(scan.watched),
-    )
+    return findings.with_devices(devices)
 
 
 class _Scan:
     """Finds the usable matches of patterns, and makes a device from each group of matches.
 
-    `watched` collects the directories whose entries affect the result. A scan is bounded, so that a pattern for the
-    whole machine delays neither reloads nor the shutdown.
+    A scan is bounded, so that a pattern for the whole machine delays neither reloads nor the shutdown.
     """
 
-    def __init__(self, entry: Entry, host: HostRoot, problems: Problems) -> None:
-        self.candidates: list[Candidate] = []
-        self.watched: set[str] = set()
+    def __init__(self, entry: Entry, host: HostRoot, findings: Findings) -> None:
         self._entry = entry
         self._host = host
-        self._problems = problems
+        self._findings = findings
         self._all_optional = all(each.optional for each in entry.glob)
         self._danger = None if entry.allow_dangerous else Danger(host)
         self._looks_left = MAX_LOOKS
@@ -154,28 +146,30 @@ class _Scan:
         if paths is None:
             return []
         if not paths and not item.optional:
-            self._problems.warn(f"glob {item.path}", "matches nothing on this node")
+            self._findings.warn(f"glob {item.path}", "matches nothing on this node")
         found = []
         verdicts = [(path, self._judge(item, wanted, path)) for path in paths]
         if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for _, verdict in verdicts):
-            self._problems.warn(f"glob {item.path}", "matches nothing but links to what is not there")
+            self._findings.warn(f"glob {item.path}", "matches nothing but links to what is not there")
         for path, verdict in _without_other_names(verdicts):
             if isinstance(verdict, Check):
-                self.candidates.append(Candidate(path, (verdict,)))
+                self._findings.candidates.append(Candidate(path, (verdict,)))
                 continue
-            self.candidates.append(Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),)))
+            self._findings.candidates.append(
+                Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),))
+            )
             found.append(verdict)
             if verdict.path != verdict.info.path:
-                self.watched.add(posixpath.dirname(verdict.info.path))
+                self._findings.watch.add(posixpath.dirname(verdict.info.path))
         return found
 
     def _judge(self, item: GlobItem, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
         """The match of a path, or the condition that the path does not meet."""
-        say = self._problems.error if wanted.is_literal else self._problems.warn
+        say = self._findings.error if wanted.is_literal else self._findings.warn
         try:
             info = self._host.info(path)
         except HostError as broken:
-            self._problems.warn(path, "is left out", str(broken))
+            self._findings.warn(path, "is left out", str(broken))
             return Check("can be looked at", str(broken), ok=False)
         if info is None:  # a dangling link, or removed since the directory was read
             return _LEADS_NOWHERE
@@ -205,7 +199,7 @@ class _Scan:
         Linked directories are entered if the pattern names them, but not by `**`, which might never end. If the pattern
         matches too much, returns None and reports a problem.
         """
-        before = set(self.watched)
+        before = set(self._findings.watch)
         hint = "write more of the path out, with fewer wildcards"
         try:
             found = [wanted.directory]
@@ -215,13 +209,13 @@ class _Scan:
                     below |= dict.fromkeys(self._step(directory, component, is_last=place == len(wanted.below) - 1))
                 found = list(below)
         except _TooMany:
-            self.watched = before | {wanted.directory}
+            self._findings.watch = before | {wanted.directory}
             message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
-            self._problems.error(f"glob {wanted.text}", message, hint)
+            self._findings.error(f"glob {wanted.text}", message, hint)
             return None
         self._matches_left -= len(found)
         if self._matches_left < 0:
-            self._problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
+            self._findings.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
             return None
         return sorted(found, key=path_pattern.natural_key)
 
@@ -241,7 +235,7 @@ class _Scan:
             yield posixpath.join(directory, component)
         else:
             self._look(_OPENING)
-            self.watched.add(directory)
+            self._findings.watch.add(directory)
             path = posixpath.join(directory, component)
             if self._host.is_present(path):
                 yield path
@@ -263,11 +257,11 @@ class _Scan:
                     yield path
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
-        self.watched.add(directory)
+        self._findings.watch.add(directory)
         try:
             entries = list(islice(self._host.entries(directory), self._looks_left + 1))
         except HostError as broken:
-            self._problems.warn(directory, "is left out", str(broken))
+            self._findings.warn(directory, "is left out", str(broken))
             entries = []
         self._look(_OPENING + len(entries))
         usable = []
@@ -276,7 +270,7 @@ class _Scan:
                 usable.append((name, is_directory))
             else:
                 path = posixpath.join(directory, name)
-                self._problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
+                self._findings.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
         return usable
 
     # --- devices ------------------------------------------------------------------------------------------------------
@@ -284,14 +278,14 @@ class _Scan:
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """A device for each group that can be named, in the order of the groups.
 
-        It is named after its first required match, or else after its key, so other matches may come and go.
+        It is named after its first required match, or else after its group, so other matches may come and go.
         """
         leading = next((item for item in self._entry.glob if not item.optional), self._entry.glob[0])
         uses: dict[str, int] = {}
         named: dict[str, MatchGroup] = {}
         for each in groups:
             if self._all_optional or self._entry.group_by is GroupBy.ALL:
-                identity = "-".join(each.key)
+                identity = each.name
             else:
                 match = next((match for item, match in each.members if item is leading), None)
                 if match is None:
@@ -329,7 +323,7 @@ class _Scan:
             if item.type is PathType.MOUNT:
                 mounts.append(Mount(match.path, inside, bool(item.read_only)))
             elif match.info.kind is NodeKind.DIRECTORY:
-                self.watched.add(match.info.path)
+                self._findings.watch.add(match.info.path)
                 below, reason = self._nodes_in(match.info.path)
                 keys += [(item, node_key(info)) for _, info in below]
                 nodes += [

@@ -13,7 +13,7 @@ from ..model.entry import Container, Entry
 from ..model.path_pattern import natural_key
 from ..model.sources import AttributeTest, NodeKind, Sysfs, Usb, meets, wording
 from .device_nodes import Danger, container_path, looked_at, node_key, numa_of_directory
-from .found import Candidate, Check, Found, Numbering, Problems, is_usable
+from .found import Candidate, Check, Findings, Found, Numbering, is_usable
 
 _UP = "../"
 _FUNCTION = "virtfn"
@@ -144,13 +144,13 @@ _GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
 
 @dataclass(slots=True)
 class NodeFinder:
-    """Finds the nodes of devices. `watched` collects the directories in which nodes may appear or vanish."""
+    """Finds the nodes of devices. `findings` collects the directories in which nodes may appear or vanish."""
 
     entry: Entry
     source: Sysfs | Usb
     host: HostRoot
     tree: SysTree
-    watched: set[str]
+    findings: Findings
 
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
         """The raw device at a sysfs directory.
@@ -171,7 +171,7 @@ class NodeFinder:
                 facts_found[subsystem] = ",".join(names)
             else:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
-                self.watched.add(_DIRECTORIES.get(subsystem, "/dev"))
+                self.findings.watch.add(_DIRECTORIES.get(subsystem, "/dev"))
         lacking = lacking or self._without_use(directory, wanted)
         numa = numa_of_directory(self.host, directory)
         bare = RawDevice(
@@ -186,7 +186,7 @@ class NodeFinder:
         nodes_found = []
         keys: dict[str, str] = {}  # by path
         for path in bare.paths if wanted else ():
-            self.watched.add(posixpath.dirname(path))
+            self.findings.watch.add(posixpath.dirname(path))
             info = looked_at(self.host, path)
             if info is None or not info.is_device:
                 lacking = lacking or f"{path} is {'missing' if info is None else 'not a device node'}"
@@ -237,11 +237,12 @@ _ABSENT = "(absent)"
 
 
 def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numbering) -> Found:
-    problems, tree, danger = Problems(entry), SysTree(host), Danger(host)
+    findings, tree, danger = Findings(entry), SysTree(host), Danger(host)
     listing = f"/sys/class/{source.subsystem}" if source.kind == "class" else f"/sys/bus/{source.subsystem}/devices"
     members = tree.members(listing)
     identities = _identities(source, tree, members)
-    candidates, matched = [], []
+    findings.watch.add(listing)
+    matched = []
     for name, directory in members:
         checks = [_check(tree, directory, attribute, test) for attribute, test in source.match.items()]
         reason = ""
@@ -249,16 +250,16 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
             info = looked_at(host, node)
             reason = danger.of(info) if info is not None else ""
         if reason:
-            problems.warn(name, f"is not handed out because it {reason}", "allowDangerous: true permits it")
+            findings.warn(name, f"is not handed out because it {reason}", "allowDangerous: true permits it")
             checks.append(Check("is not dangerous", reason, ok=False))
-        candidates.append(Candidate(posixpath.join(listing, name), tuple(checks)))
-        if candidates[-1].matched:
+        findings.candidates.append(Candidate(posixpath.join(listing, name), tuple(checks)))
+        if findings.candidates[-1].matched:
             matched.append((name, directory))
     if not host.exists(listing):
-        problems.warn(f"{source.kind} {source.subsystem}", "does not exist on this node")
+        findings.warn(f"{source.kind} {source.subsystem}", "does not exist on this node")
     elif not matched:
-        problems.warn(f"{source.kind} {source.subsystem}", "has no device on this node that meets the conditions")
-    finder = NodeFinder(entry, source, host, tree, {listing})
+        findings.warn(f"{source.kind} {source.subsystem}", "has no device on this node that meets the conditions")
+    finder = NodeFinder(entry, source, host, tree, findings)
     ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
     devices = tuple(
         finder.device(device_id, index, directory, _attributes(tree, source, name, directory), source.bus or "")
@@ -268,15 +269,10 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
         groups = Counter(device.attributes.get("vfio", "") for device in devices)
         for group, count in groups.items():
             if group and count > 1:
-                problems.warn(
+                findings.warn(
                     f"IOMMU group {group}", f"is shared by {count} devices", "only one pod can open it at a time"
                 )
-    return Found(
-        devices=devices,
-        problems=problems.all(),
-        candidates=tuple(candidates),
-        watch=frozenset(finder.watched),
-    )
+    return findings.with_devices(devices)
 
 
 def _check(tree: SysTree, directory: str, attribute: str, test: AttributeTest) -> Check:

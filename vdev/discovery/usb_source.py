@@ -10,7 +10,7 @@ from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import Entry
 from ..model.sources import GroupBy, Usb
-from .found import Candidate, Check, Found, Numbering, Problems
+from .found import Candidate, Check, Findings, Found, Numbering
 from .sysfs_source import NodeFinder, SysTree
 
 _LISTING = "/sys/bus/usb/devices"
@@ -31,16 +31,17 @@ Members = Sequence[tuple[int, _Usb]]
 
 def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     """The devices, each named after the match of the first required selector, or else by its number."""
-    problems, tree = Problems(entry), SysTree(host)
+    findings, tree = Findings(entry), SysTree(host)
+    findings.watch.add(_LISTING)
     present = _present(tree)
-    candidates = [_nearest(entry, device) for device in present]
+    findings.candidates += (_nearest(entry, device) for device in present)
     for selector in entry.usb:
         if not selector.optional and not any(_meets(selector, device) for device in present):
             wanted = " ".join(f"{key} {value}" for key, value in _conditions(selector).items())
-            problems.warn(f"usb {wanted}", "matches no device on this node")
+            findings.warn(f"usb {wanted}", "matches no device on this node")
     groups = _together(entry, present) if entry.group_by is GroupBy.ALL else list(_by_position(entry, present))
     ids = [names.device_id(entry.name, identity) for identity in _identities(entry, groups, numbering)]
-    finders = [NodeFinder(entry, selector, host, tree, {_LISTING}) for selector in entry.usb]
+    finders = [NodeFinder(entry, selector, host, tree, findings) for selector in entry.usb]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
@@ -49,12 +50,7 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
         ]
         return _joined(parts)
 
-    return Found(
-        devices=tuple(map(device, ids, numbering.assign(ids), groups)),
-        problems=problems.all(),
-        candidates=tuple(candidates),
-        watch=frozenset({_LISTING}.union(*(finder.watched for finder in finders))),
-    )
+    return findings.with_devices(map(device, ids, numbering.assign(ids), groups))
 
 
 def _by_position(entry: Entry, present: Sequence[_Usb]) -> Iterator[Members]:
