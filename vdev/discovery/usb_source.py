@@ -33,7 +33,7 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     """The devices, each named after the match of the first required selector, or else by its number."""
     findings, tree = Findings(entry), SysTree(host)
     findings.watch.add(_LISTING)
-    present = _present(tree)
+    present = [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
     findings.candidates += (_nearest(entry, device) for device in present)
     for selector in entry.usb:
         if not selector.optional and not any(_meets(selector, device) for device in present):
@@ -105,10 +105,6 @@ def _joined(parts: Sequence[RawDevice]) -> RawDevice:
         owns=owns,
         uses=tuple(dict.fromkeys(key for part in parts for key in part.uses if key not in owns)),
     )
-
-
-def _present(tree: SysTree) -> list[_Usb]:
-    return [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
 
 
 def _read(tree: SysTree, port: str, directory: str) -> _Usb:

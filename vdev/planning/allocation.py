@@ -16,7 +16,7 @@ from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
 from ..model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, Entry
 from ..model.geometry import instance_id
-from ..model.names import MAX_ID, visible_devices_env
+from ..model.names import visible_devices_env
 from ..model.spec import Flags, SharingKind
 from ..model.template import Template
 from . import cdi
@@ -41,12 +41,12 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
         slots = tuple(map(resource.by_id.__getitem__, ids))
     except KeyError as unknown:
         raise UnknownDevice(
-            f"invalid request: unknown device: {_short(unknown.args[0])} is not one of the "
+            f"invalid request: unknown device: {unknown.args[0]!r} is not one of the "
             f"{len(resource.slots)} devices of {resource.name}"
         ) from None
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if list(ids).count(each) > 1)
-        raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
+        raise InvalidRequest(f"invalid request for {resource.name}: it names device {twice!r} twice")
     one_alone = resource.sharing is not None and resource.sharing.fail_requests_greater_than_one
     if len(ids) > 1 and one_alone and any(REPLICA_MARK in each for each in ids):
         raise InvalidRequest(
@@ -59,11 +59,6 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
                 f"device {slot.id!r} of {resource.name} is unhealthy: {slot.health.reason or 'no reason given'}"
             )
     return slots
-
-
-def _short(slot_id: str) -> str:
-    """An id for a message. An id that is longer than any real one is cut, so that it cannot flood a status or a log."""
-    return repr(slot_id if len(slot_id) <= 2 * MAX_ID else f"{slot_id[:MAX_ID]}…")
 
 
 # --- what one device adds to a container ------------------------------------------------------------------------------

@@ -137,7 +137,8 @@ class Inventory:
     left_out: frozenset[str] = frozenset()
     """The raw devices that were found but are not handed out. They are not probed."""
     claimable: Mapping[str, Resource] = field(default_factory=dict)
-    """The devices that claims can get, by driver. A device may also be in a resource."""
+    """The devices that claims can get, by driver, as a resource with the driver's name, so that health and faults apply
+    to them as to resources. A device may also be in a resource."""
 
     @property
     def raws(self) -> frozenset[str]:
