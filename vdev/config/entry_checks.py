@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from ..model import path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, HealthCheck, Probe
+from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, HealthCheck, OnFailure, Probe
 from ..model.problem import KeyPath
 from ..model.sources import GroupBy, PathType
 from ..model.telemetry import EntryTelemetry, LoadPattern
@@ -38,7 +38,7 @@ def check_entry(entry: Entry, report: ProblemReport) -> None:
     for key in ("on_allocate", "on_release", "pre_start"):
         if actions := getattr(entry, key):
             _actions(actions, report.at(to_camel(key)))
-    if entry.if_release_fails and not entry.on_release:
+    if entry.if_release_fails is not OnFailure.BLOCK and not entry.on_release:
         report.key_error("ifReleaseFails", "ifReleaseFails is for onRelease only")
     _apis(entry, report)
     if entry.telemetry:
@@ -50,7 +50,7 @@ def _sources(entry: Entry, report: ProblemReport) -> None:
     report.exactly_one({key: getattr(entry, key) or None for key in SOURCES}, "no device source")
     if entry.exclude and not entry.glob:
         report.key_error("exclude", "exclude is for glob only")
-    if entry.group_by and not (entry.glob or entry.usb):
+    if entry.group_by is not GroupBy.POSITION and not (entry.glob or entry.usb):
         report.key_error("groupBy", "groupBy is for glob and usb only")
     if entry.group_by is GroupBy.NAME and entry.usb:
         report.error("groupBy", "groupBy name is for glob only", "expected position or all")

@@ -20,12 +20,11 @@ from ..errors import ConfigError
 from ..faults.rules import FaultRule, Faults
 from ..model import names
 from ..model.dra import ClaimApi, Dra, DraPartitions
-from ..model.entry import Entry, OnFailure
+from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath, Override, Place, Problem, Where, error, errors
 from ..model.section import NO_VALUE, FileMapping, Section
-from ..model.sources import GroupBy, needed
 from ..model.spec import Spec
 from ..model.telemetry import EntryTelemetry, Telemetry
 from ..model.template import Template, TemplateError, parse
@@ -249,22 +248,13 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
     `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
     report, ignore the result.
     """
-    given = entry
-    entry = entry.model_copy(
-        update={
-            "glob": needed(entry.glob),
-            "usb": needed(entry.usb),
-            "group_by": entry.group_by or GroupBy.POSITION,
-            "if_release_fails": entry.if_release_fails or OnFailure.BLOCK,
-        }
-    )
     if entry.virtual is not None:
         virtual = _virtual(entry.virtual, files, report.at("virtual"))
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
         environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
-    _check_templates(given, entry.attribute_names, report)
+    _check_templates(entry, report)
     if entry.smi and entry.maker is None:
         hint = "leave smi out, or use a preset of NVIDIA or AMD"
         report.error("smi", "these devices have no smi: only presets of NVIDIA and AMD do", hint)
@@ -324,8 +314,9 @@ def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _check_templates(entry: Entry, attributes: frozenset[str], report: ProblemReport) -> None:
-    """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
+def _check_templates(entry: Entry, report: ProblemReport) -> None:
+    """Report placeholders for attributes that the entry's devices do not have."""
+    attributes = entry.attribute_names
     for at, template in (*_templates(entry, ()), (("resource",), parse(entry.resource))):
         # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
         known = attributes | {"base"} if at[0] in ("glob", "sysfs", "usb") else attributes

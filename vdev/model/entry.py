@@ -291,9 +291,9 @@ class Entry(Placed):
     """Real USB devices by identity. With a list, one match of each item together form a device."""
     exclude: Annotated[tuple[PathPattern, ...], OneOrMany()] = ()
     """For glob: patterns for paths to leave out."""
-    group_by: GroupBy | None = None
+    group_by: GroupBy = GroupBy.POSITION
     """For a list under glob or usb: which matches form a device. position: the i-th match of each item; name, for glob:
-    those whose wildcards matched the same text; all: everything that is found. Default: position."""
+    those whose wildcards matched the same text; all: everything that is found."""
     allow_dangerous: Flag = False
     """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
     shared: Flag = False
@@ -326,9 +326,9 @@ class Entry(Placed):
     only reported."""
     on_release: tuple[Action, ...] = ()
     """Actions that run once after a pod released a device, before a container of the next pod starts."""
-    if_release_fails: OnFailure | None = None
+    if_release_fails: OnFailure = OnFailure.BLOCK
     """What happens if an onRelease action fails. block: the device is Unhealthy until a retry succeeds; continue: the
-    failure is only reported. Default: block."""
+    failure is only reported."""
     pre_start: tuple[Action, ...] = ()
     """Actions that run before a container with such a device starts, within 25 seconds. If one fails, the container
     does not start."""

@@ -3,7 +3,7 @@
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -99,8 +99,16 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
+Component = TypeVar("Component", bound=Section)
+
+
+def _needed(components: tuple[Component, ...]) -> tuple[Component, ...]:
+    """Return the components of a device, which cannot lack its only one."""
+    return (components[0].model_copy(update={"optional": False}),) if len(components) == 1 else components
+
+
 _PATH = (("type", "string"), ("pattern", "^/"))
-Glob = Annotated[tuple[GlobItem, ...], OneOrMany(), Shorthand((list, tuple), _PATH, path_item)]
+Glob = Annotated[tuple[GlobItem, ...], AfterValidator(_needed), OneOrMany(), Shorthand((list, tuple), _PATH, path_item)]
 """One pattern, or a list of patterns."""
 
 
@@ -346,17 +354,5 @@ class Usb(Section):
         return frozenset({*own, *self.children})
 
 
-Usbs = Annotated[tuple[Usb, ...], not_empty(), OneOrMany()]
+Usbs = Annotated[tuple[Usb, ...], AfterValidator(_needed), not_empty(), OneOrMany()]
 """One USB device, or a list of those that form a device together."""
-
-
-Component = TypeVar("Component", GlobItem, Usb)
-
-
-def needed(components: Sequence[Component]) -> tuple[Component, ...]:
-    """The components of a device, which cannot lack its only one."""
-    return (
-        tuple(each.model_copy(update={"optional": False}) for each in components)
-        if len(components) == 1
-        else tuple(components)
-    )
