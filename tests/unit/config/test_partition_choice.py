@@ -106,7 +106,6 @@ def test_errors_in_the_mapping(subtests):
         (f"{{fromLabel: example.com/{'x' * 60}}}", "use a shorter label"),
         ("{fromLabel: nvidia.com/mig.config, 0: [1g.5gb]}", "unknown key '0'"),
         ("{fromLabel: nvidia.com/mig.config, file: nowhere/at/all.yaml}", "all.yaml: cannot be read: No such file"),
-        ("{fromLabel: nvidia.com/mig.config, file: 5}", "write it in quotes"),
     ]
     for text, expected in cases:
         with subtests.test(text=text):
@@ -183,24 +182,18 @@ def test_errors_in_a_file_of_mig_parted(subtests, load):
             "version: v2\nmig-configs: {a: [{devices: all, mig-enabled: false}]}",
             ":1:10: version: the string 'v2' is not allowed here; expected v1",
         ),
-        ("version: v1", "'mig-configs' is missing"),
         (HEAD + "  {}", ":3:3: mig-configs: there is no configuration"),
-        (HEAD + "  a: []", ":3:6: mig-configs.a: the list is empty"),
         (HEAD + "  a: [{mig-enabled: false}]", ":3:7: mig-configs.a[0]: 'devices' is missing"),
-        (HEAD + "  a: [{devices: all}]", "'mig-enabled' is missing"),
         (HEAD + "  a: [{devices: all, mig-enabled: true}]", ":3:7: mig-configs.a[0]: 'mig-devices' is missing"),
         (
             HEAD + "  a: [{devices: some, mig-enabled: false}]",
             ":3:17: mig-configs.a[0].devices: expected all, or a list",
         ),
-        (HEAD + "  a: [{devices: [x], mig-enabled: false}]", "mig-configs.a[0].devices[0]: expected a whole number"),
-        (HEAD + "  a: [{devices: all, mig-enabled: maybe}]", "mig-enabled: expected true or false"),
         (
             HEAD + "  a: [{devices: all, mig-enabled: false, migdevices: {}}]",
             "unknown key 'migdevices'; did you mean 'mig-devices'? allowed: devices",
         ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
-        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: [1g.5gb]}]", "expected a mapping, got a list"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}]", "all of these are 0"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}]", "-1 is out of range"),
         (
@@ -208,8 +201,6 @@ def test_errors_in_a_file_of_mig_parted(subtests, load):
             "expected a profile as NVIDIA",
         ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: 0x20B010DE}]", "write it in quotes"),
-        (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: {}}]", "device-filter: expected a string"),
-        (HEAD + "  a: [{devices: all, mig-enabled: false}]\nmore: 1", "unknown key 'more'"),
         (HEAD + "  a: [{devices: all, mig-enabled: false}]\n  a: [{devices: all, mig-enabled: false}]", "given twice"),
         ("kind: ConfigMap\napiVersion: v1\ndata: {config.yaml: x}", "this is a Kubernetes object of kind ConfigMap"),
         ("[", "is not YAML"),
@@ -283,7 +274,6 @@ def test_a_file_of_device_config_manager(load):
     ("text", "expected"),
     [
         ('{"gpu-config-profiles": {"a": {"profile": []}}}', "unknown key 'profile'"),
-        ('{"gpu-config-profiles": []}', "expected a mapping, got a list"),
         ('{"gpu-config-profiles": {"a": {"skippedGPUs": {"ids": [-1]}}}}', "-1 is out of range"),
     ],
 )

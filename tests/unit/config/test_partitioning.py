@@ -88,9 +88,7 @@ def test_errors(subtests):
     cases = [
         (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
         (changed(slices=0), ("slices",), "0 is out of range"),
-        (changed(slices=257), ("slices",), "257 is out of range"),
         (changed(profiles={}), ("profiles",), "a device without profiles cannot be partitioned"),
-        (changed(slice=4), ("slice",), "unknown key 'slice'"),
         (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
         (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
         (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "no position where it could start"),
@@ -99,7 +97,6 @@ def test_errors(subtests):
             ("profiles", "2x.8gb", "placements", 1),
             "cannot start at slice 3: it fits at 0 to 2",
         ),
-        (with_profile(placements=[0, -1]), ("profiles", "2x.8gb", "placements", 1), "-1 is out of range"),
         (with_profile(placements=[0, 0]), ("profiles", "2x.8gb", "placements", 1), "slice 0 is listed twice"),
         (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "does not say how many compute slices"),
         (changed(compute=2), ("profiles", "1x.4gb"), "each profile must say how many it takes"),
@@ -113,7 +110,6 @@ def test_errors(subtests):
             ("profiles", "a b"),
             "'a b' names the resource <domain>/mig-a b, which Kubernetes would refuse",
         ),
-        (with_profile(name="a@1"), ("profiles", "a@1"), "Kubernetes would refuse"),
         (with_profile(name="x" * 60), ("profiles", "x" * 60), "Kubernetes would refuse"),
         (
             changed(layouts={"all-1x.4gb": ["1x.4gb"]}),
