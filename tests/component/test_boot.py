@@ -7,6 +7,7 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process
 from tests.kit.service_manager import Listener
+from vdev.agent import status
 from vdev.agent.service_manager import ServiceManager
 from vdev.hostfs.root import boot_id
 from vdev.sim import Phase, manifest
@@ -155,6 +156,15 @@ async def test_device_numbers_that_change_owner_over_a_boot(kubelet, start_agent
     (file,) = agent.cdi_dir.iterdir()
     nodes = {each["name"]: each["containerEdits"] for each in json.loads(file.read_text())["devices"]}
     assert "/dev/ttyUSB0" == nodes["stick-b"]["deviceNodes"][0]["hostPath"]
+
+
+async def test_a_service_manager_that_does_not_listen(kubelet, start, listener, shows, monkeypatch):
+    """The plugin serves, with a problem in the status."""
+    monkeypatch.setattr(listener, "address", "/nobody")
+    agent = await start(wait=True)
+    await shows(NPU, 1, 1)
+    said = lambda: str(status.status(agent.agent)["problems"])
+    await kubelet.wait_until(lambda: "no message to the socket /nobody: No such file" in said(), what="the problem")
 
 
 class Service(Process):

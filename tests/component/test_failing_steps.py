@@ -185,35 +185,24 @@ async def test_a_decision_that_fails_while_a_device_is_retired(kubelet, start_ag
     assert agent.agent.reconciles - before < 10
 
 
-async def test_one_resource_that_fails(kubelet, start_agent, shows):
-    """A resource whose list cannot be updated keeps the last one. Other resources are updated."""
+@pytest.mark.parametrize("step", ["update", "encode"])
+async def test_one_resource_that_fails(kubelet, start_agent, shows, monkeypatch, step):
+    """A resource whose list cannot be encoded or updated keeps the last one. Other resources are updated."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
-    service = agent.agent.lists.services[OTHER]
-    service.update = update = Trouble(service.update, MemoryError("no room"))
-    agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
-    await shows(NPU, 3, 3)
-    await kubelet.wait_until(lambda: update.attempts > 3, what="attempts")
-    await shows(OTHER, 2, 2)
-    assert [f"telling the kubelet what {OTHER} has failed: MemoryError: no room"] == failing(agent)
-    update.failure = None
-    await shows(OTHER, 3, 3)
+    encode, attempts = device_lists.list_response, []
 
-
-async def test_one_list_that_cannot_be_encoded(kubelet, start_agent, shows, monkeypatch):
-    """Other lists are sent."""
-    extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
-    agent = await start_agent(DEVICES + extra, **SOON)
-    encode = device_lists.list_response
-
-    def fails_for_others(slots):
-        if any(slot.id.startswith("other") for slot in slots):
+    def fails(slots, *_):
+        attempts.append(slots)
+        if step == "update" or any(slot.id.startswith("other") for slot in slots):
             raise MemoryError("no room")
         return encode(slots)
 
-    monkeypatch.setattr(device_lists, "list_response", fails_for_others)
+    owner = agent.agent.lists.services[OTHER] if step == "update" else device_lists
+    monkeypatch.setattr(owner, "update" if step == "update" else "list_response", fails)
     agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
     await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: len(attempts) > 3, what="attempts")
     await shows(OTHER, 2, 2)
     assert [f"telling the kubelet what {OTHER} has failed: MemoryError: no room"] == failing(agent)
     monkeypatch.undo()

@@ -1,7 +1,7 @@
 """Messages to the service manager, systemd or another one with its protocol: sd_notify(3).
 
-A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers. Nothing
-here waits or raises: the agent goes on without a service manager.
+A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers, and
+nothing here waits for one. If a message cannot be sent, the retrier reports that, and the agent goes on.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
 starts: when all hardware that was listed before is there again, or when the patience ends.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..deviceplugin.service import ServiceState
-from ..errors import reason_of
+from ..errors import HostError, reason_of
 from .status import not_ready, stalled
 
 if TYPE_CHECKING:
@@ -41,21 +41,16 @@ class ServiceManager:
     def __init__(self, address: str, *, watchdog: float | None = None) -> None:
         self.watchdog = watchdog
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._failure = ""
 
-    def tell(self, name: str, value: str) -> bool:
-        """Send a message of one line; return whether that worked. The same reason for a failure is logged once."""
-        before, self._failure = self._failure, ""
+    def tell(self, name: str, value: str) -> None:
+        """Send a message of one line. Raises HostError."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
                 sender.sendto(f"{name}={value}".encode("utf-8", "replace"), self._address)
         except OSError as failed:
-            self._failure = reason_of(failed)
-            if self._failure != before:
-                address = self._address.replace("\0", "@")
-                log.warning("service manager not told", socket=address, reason=self._failure)
-        return not self._failure
+            address = self._address.replace("\0", "@")
+            raise HostError(f"no message to the socket {address}: {reason_of(failed)}") from failed
 
 
 def from_environment(environ: Mapping[str, str]) -> ServiceManager | None:
@@ -89,7 +84,8 @@ class Notifier:
 
     def stop(self) -> None:
         """Tell it that the agent ends."""
-        self._manager.tell("STOPPING", "1")
+        with contextlib.suppress(HostError):
+            self._manager.tell("STOPPING", "1")
 
     async def run_once(self) -> None:
         """Send what changed, and wait until something may have changed again."""
@@ -130,10 +126,11 @@ class Notifier:
         runs = any(each.servicer.streams for each in services)
         waited, patience = self._clock.now() - self._began, self._agent.options.boot_wait
         if self._agent.lock.trouble or (has_started and (runs or not absent or waited >= patience)):
-            self._is_ready = self._manager.tell("READY", "1")
-            if self._is_ready and absent and not runs:
+            self._manager.tell("READY", "1")
+            self._is_ready = True
+            if absent and not runs:
                 log.warning("devices that were there before are missing", devices=_shown(absent))
-            elif self._is_ready and self._waits:
+            elif self._waits:
                 log.info("the kubelet waits no more", seconds=round(waited))
         elif has_started and not self._waits:
             self._waits = True
@@ -152,8 +149,8 @@ class Notifier:
         line = "".join(each if each.isprintable() else " " for each in text)
         status = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
         if status != self._status:
-            self._status = status
             self._manager.tell("STATUS", status)
+            self._status = status
 
 
 def _shown(ids: list[str]) -> list[str]:
