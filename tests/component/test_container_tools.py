@@ -53,6 +53,12 @@ class Inside:
             env={"PATH": "/usr/bin:/bin", "VDEV_SMI_DIR": str(directory), "VDEV_SMI_PROC": "/nonexistent"},
         )
 
+    @property
+    def index(self) -> int:
+        """The index of its only device."""
+        (name,) = (Path(each).name for each in self.mounts if each.startswith(telemetry.IN_CONTAINER))
+        return int(name.partition(".")[0])
+
     def uuids(self) -> set[str]:
         """The devices that nvidia-smi shows."""
         listed = self.run("nvidia-smi", "-L")
@@ -129,21 +135,13 @@ async def test_a_fault_shows_at_the_next_call(kubelet, start_agent, inside, dire
     """The tool of the pod with this device fails with exit code 15 until the fault ends."""
     agent = await start_agent(config(count=2))
     first, second = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
-    boxes = {each.raw_index: box for box in (inside(first), inside(second)) for each in [_Raw(box)]}
+    boxes = {box.index: box for box in (inside(first), inside(second))}
     agent.edit(config(more=f"{TELEMETRY}\n{FALLEN}", count=2))
     await kubelet.wait_until(lambda: boxes[0].run("nvidia-smi").returncode == 15, what="the loss")
     assert "GPU is lost" in boxes[0].run("nvidia-smi", "-L").stdout
     assert 0 == boxes[1].run("nvidia-smi").returncode
     agent.edit(config(count=2))
     await kubelet.wait_until(lambda: boxes[0].run("nvidia-smi").returncode == 0, what="the end of the fault")
-
-
-class _Raw:
-    """The index of a container's only device."""
-
-    def __init__(self, box: Inside) -> None:
-        (name,) = (Path(each).name for each in box.mounts if each.startswith(telemetry.IN_CONTAINER))
-        self.raw_index = int(name.partition(".")[0])
 
 
 async def test_the_load_shows(kubelet, start_agent, inside):
@@ -205,7 +203,7 @@ async def test_tools_of_held_devices_stay(kubelet, start_agent, inside, director
     """A held device's directory survives an edit and a restart, and is removed after its pod."""
     agent = await start_agent(config(count=2))
     pods = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
-    boxes = {_Raw(box).raw_index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
+    boxes = {box.index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
     pod, box = boxes[1]
     (device,) = devices_of(pod)
     await agent.has_named(kubelet, 2)

@@ -25,9 +25,13 @@ def flag(directory):
     return path
 
 
-async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
-    """The fault begins when the agent starts."""
+async def test_a_fault_while_a_file_exists(start_agent, shows, flag):
+    """The fault begins when the agent starts, or when the file appears, and ends when the file is removed."""
     await start_agent(config(flag), **NO_LOOKS)
+    await shows(NPU, 4, 3)
+    flag.unlink()
+    await shows(NPU, 4, 4)
+    flag.touch()
     await shows(NPU, 4, 3)
 
 

@@ -81,17 +81,6 @@ async def test_allocation_triggers(start, shows, kubelet):
     assert [(held, "broke in use", "x")] == [(each["id"], each["reason"], each["injected"]) for each in sick]
 
 
-async def test_file_triggers(start, shows, directory):
-    """A rule begins when its file appears, and ends when it is removed."""
-    flag = directory / "now"
-    await start(f"name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy")
-    await shows(NPU, 4, 4)
-    flag.touch()
-    await shows(NPU, 4, 3)
-    flag.unlink()
-    await shows(NPU, 4, 4)
-
-
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 

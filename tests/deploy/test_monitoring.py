@@ -2,28 +2,26 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
+from tests.kit.promtool import promtool
+from vdev.model.telemetry import SmiTool
 from vdev.observe.metrics import Metrics
-from vdev.telemetry import amd, dcgm, exporters
+from vdev.telemetry.exporters import EXPORTERS
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 CASES = Path(__file__).parent / "alerts.yaml"
 EVERY_SERIES = {"instance", "node"}  # the scrape configuration adds these
 
 OF_DEVICES = (  # metrics, and the labels that expressions may use
-    (dcgm.METRICS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
-    (amd.METRICS, {"gpu_id", "hostname", "pod", "namespace"}),
-    (exporters.METRICS, {"device", "entry", "resource", "pod", "namespace"}),
+    (EXPORTERS[SmiTool.NVIDIA].metrics, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
+    (EXPORTERS[SmiTool.AMD].metrics, {"gpu_id", "hostname", "pod", "namespace"}),
+    (EXPORTERS[None].metrics, {"device", "entry", "resource", "pod", "namespace"}),
 )
-
-promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
 
 
 def _known():

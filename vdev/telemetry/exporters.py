@@ -299,7 +299,7 @@ _OTHER = Exporter(_table("others.csv"), _other_values, _other_labels)
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-_EXPORTERS: Mapping[SmiTool | None, Exporter] = {
+EXPORTERS: Mapping[SmiTool | None, Exporter] = {
     SmiTool.NVIDIA: _NVIDIA,
     SmiTool.AMD: _AMD,
     None: _OTHER,
@@ -318,14 +318,14 @@ def page(
     nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]], hostname_label: str, *, node_label: bool = False
 ) -> str:
     """Return the metrics of these nodes. With `node_label`, each line has the label `node`."""
-    rows: dict[SmiTool | None, list[_Row]] = {maker: [] for maker in _EXPORTERS}
+    rows: dict[SmiTool | None, list[_Row]] = {maker: [] for maker in EXPORTERS}
     amd_nodes = []
     for node, measured in nodes:
         more: Labels = (("node", node),) if node_label else ()
         amd_devices: set[str] = set()
         for each in measured:
             maker = each.info.maker
-            exporter, users = _EXPORTERS[maker], each.info.users or (None,)
+            exporter, users = EXPORTERS[maker], each.info.users or (None,)
             values = exporter.values(each)
             # A container may have several claims on the device. If the labels do not name claims, it gets one line.
             for labels in dict.fromkeys(exporter.labels(each.info, user, node, hostname_label) for user in users):
@@ -336,7 +336,7 @@ def page(
         if amd_devices:
             text = _text(_AMD, (("hostname", node), *more))
             amd_nodes.append(f"gpu_nodes_total{{{text}}} {len(amd_devices)}\n")
-    families = [family for maker, exporter in _EXPORTERS.items() for family in _families(exporter, rows[maker])]
+    families = [family for maker, exporter in EXPORTERS.items() for family in _families(exporter, rows[maker])]
     if amd_nodes:
         families.append(_family("gpu_nodes_total", "gauge", "Number of GPUs in the node", amd_nodes))
     return "".join(families)

@@ -1,14 +1,12 @@
 """Metrics have the names, types, labels and order of the vendors' exporters, and Prometheus reads them."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
+from tests.kit.promtool import evaluate, promtool
 from vdev.telemetry.exporters import escaped, page
 
 NVIDIA = """
@@ -76,7 +74,6 @@ OF_AMD = {
     'sum(group by(pod) (gpu_gfx_busy_instantaneous{pod!=""}))': 1,
     "topk(5, gpu_used_vram)": 2,
 }
-promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
 
 
 def shown(config, label="Hostname", **situation):
@@ -211,45 +208,27 @@ def test_prometheus_reads_all_of_it(config):
     assert values == sorted(read(text).values())
 
 
-def _evaluated(directory, page, later, expressions):
-    """Let Prometheus check how many series each expression gives, over two scrapes a minute apart."""
-    after = read(later)
-    series = []
-    for key, value in read(page).items():
+def two_scrapes(config, users):
+    """The series of two scrapes a minute apart."""
+    first, after = (read(shown(config, users=users, at=at)) for at in (1000.0, 1060.0))
+    series = {}
+    for key, value in first.items():
         name, *labels = key
-        written = ",".join(f'{label}="{escaped(text_)}"' for label, text_ in [*labels, ("instance", "i")])
-        series.append({"series": f"{name}{{{written}}}", "values": f"{value} {after[key]}"})
-    tests = [
-        {
-            "expr": f"(count({expression}) or vector(0)) == bool {number}",
-            "eval_time": "1m",
-            "exp_samples": [{"labels": "{}", "value": 1}],
-        }
-        for expression, number in expressions.items()
-    ]
-    case = {
-        "evaluation_interval": "1m",
-        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}],
-    }
-    (directory / "case.yaml").write_text(yaml.safe_dump(case))
-    command = ["promtool", "test", "rules", str(directory / "case.yaml")]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        written = ",".join(f'{label}="{escaped(text)}"' for label, text in [*labels, ("instance", "i")])
+        series[f"{name}{{{written}}}"] = f"{value} {after[key]}"
+    return series
 
 
 @promtool
-def test_dashboard_12239_and_rules_have_series(tmp_path):
-    config = NVIDIA.replace('  partitions: {"2": [1g.5gb, 3g.20gb]}\n', "")
-    users = {(GPU, 0): ["ml/train/main"], (GPU, 1): ["ml/other/main"]}
-    pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
-    done = _evaluated(tmp_path, *pages, DASHBOARD | RULES)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@promtool
-def test_amds_dashboards_evaluate(tmp_path):
-    """The expressions are those of AMD's dashboard for a node."""
-    config = AMD.replace('  partitions: {"1": cpx_nps4}\n', "")
-    users = {("amd.com/spx_nps1", 0): ["ml/train/main"]}
-    pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
-    done = _evaluated(tmp_path, *pages, OF_AMD)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("config", "partitions", "used", "expressions"),
+    [
+        (NVIDIA, '  partitions: {"2": [1g.5gb, 3g.20gb]}\n', [(GPU, 0), (GPU, 1)], DASHBOARD | RULES),
+        (AMD, '  partitions: {"1": cpx_nps4}\n', [("amd.com/spx_nps1", 0)], OF_AMD),
+    ],
+    ids=["dashboard 12239 and rules", "AMD's dashboard for a node"],
+)
+def test_expressions_have_their_number_of_series(tmp_path, config, partitions, used, expressions):
+    users = {place: [f"ml/train-{number}/main"] for number, place in enumerate(used)}
+    counts = [f"(count({each}) or vector(0)) == bool {number}" for each, number in expressions.items()]
+    evaluate(tmp_path, two_scrapes(config.replace(partitions, ""), users), counts, at="1m")
