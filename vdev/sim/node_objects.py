@@ -132,8 +132,6 @@ class NodeObjects:
             self._given.discard(uid)
         except KubeletPanic:
             pass  # it is in the journal, and the next kubelet process admits the pod
-        else:
-            self._kubelet.journal.changed()
 
     def _refuse(self, document: Document, why: str) -> None:
         """Report why a pod is refused, in its status, in an event and in the journal."""

@@ -76,8 +76,6 @@ class DriverRegistry:
 
     def get(self, driver: str) -> DriverClient:
         """The connection of the instance to call. Raises CallError with the kubelet's text."""
-        if not driver:
-            raise CallError("DRA driver name is empty")
         instances = self._clients.get(driver)
         if not instances:
             raise CallError(f"DRA driver {driver} is not registered")

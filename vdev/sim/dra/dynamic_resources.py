@@ -122,8 +122,6 @@ class DynamicResources:
 
     async def prepare(self, pod: PodSpec, names: Sequence[str]) -> None:
         """Prepare the claims of a pod with these names. Raises ClaimsError."""
-        if not names:
-            raise ClaimsError(f'prepare dynamic resources: pod "{pod.key}": ResourceClaim not created yet')
         async with self._locked((pod.namespace, name) for name in names):
             # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
             # without its drivers.
