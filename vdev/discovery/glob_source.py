@@ -93,7 +93,7 @@ _GROUPED = {
 
 MAX_LOOKS = 200_000  # directory entries that one scan reads, in one or two seconds; all of /dev has some hundreds
 MAX_MATCHES = 50_000  # of one scan; about the longest device list that the kubelet accepts
-_OPENING = 10  # the cost of opening a directory or checking one name, in directory entries
+_OPENING = 10  # the cost of opening a directory, in directory entries
 
 
 class _TooMany(Exception):  # ends a walk; never leaves this module
@@ -219,11 +219,6 @@ class _Scan:
             return None
         return sorted(found, key=path_pattern.natural_key)
 
-    def _look(self, cost: int) -> None:
-        self._looks_left -= cost
-        if self._looks_left < 0:
-            raise _TooMany
-
     def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
         if component == path_pattern.RECURSIVE:
             yield from self._below(directory, with_files=is_last)
@@ -234,7 +229,6 @@ class _Scan:
         elif not is_last:
             yield posixpath.join(directory, component)
         else:
-            self._look(_OPENING)
             self._findings.watch.add(directory)
             path = posixpath.join(directory, component)
             if self._host.is_present(path):
@@ -263,7 +257,10 @@ class _Scan:
         except HostError as broken:
             self._findings.warn(directory, "is left out", str(broken))
             entries = []
-        self._look(_OPENING + len(entries))
+        self._looks_left -= _OPENING + len(entries)
+        if self._looks_left < 0:
+            self._looks_left = 0  # the other patterns are given up at their first directory
+            raise _TooMany
         usable = []
         for name, is_directory in entries:
             if is_usable(name):

@@ -84,6 +84,8 @@ def test_a_pattern_with_too_many_matches_is_an_error(fake: FakeHost, links: int,
     assert found.problems[0].is_error
     if "entries" in words:  # only the pattern's own directory is watched: it may get fewer entries
         assert {"/d"} == found.watch
+        both = find(fake, pattern, "/dev/*")
+        assert [words in message for message in messages(both)] == [True, True]
 
 
 def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
