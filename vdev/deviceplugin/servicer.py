@@ -5,6 +5,7 @@ A servicer answers from the current `resource` and decides nothing. A new value 
 """
 
 import asyncio
+import functools
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -265,20 +266,15 @@ class Servicer:
         available = [(name, each) for asked in request.container_requests for each in asked.available_deviceIDs]
         with self._requests.in_request(available):
             async with self.calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
-                answers: Sequence[Sequence[str]]
-                answers = [await self._preferred(each) for each in request.container_requests]
+                answers: list[Sequence[str]] = []
+                for asked in request.container_requests:
+                    ids, must = asked.available_deviceIDs, asked.must_include_deviceIDs
+                    prefer = functools.partial(self.resource.allocator.prefer, ids, must, asked.allocation_size)
+                    answers.append(prefer() if len(ids) < _LARGE else await asyncio.to_thread(prefer))
                 if wrong is not RIGHT:
-                    answers = faulty_preferred(wrong, request)
+                    answers = list(faulty_preferred(wrong, request))
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
-
-    async def _preferred(self, asked: pb.ContainerPreferredAllocationRequest) -> Sequence[str]:
-        """The devices to prefer for a container, by the resource's policy."""
-        available, size = asked.available_deviceIDs, asked.allocation_size
-        prefer = self.resource.allocator.prefer
-        if len(available) < _LARGE:
-            return prefer(available, asked.must_include_deviceIDs, size)
-        return await asyncio.to_thread(prefer, available, asked.must_include_deviceIDs, size)
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
