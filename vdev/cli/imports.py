@@ -38,7 +38,8 @@ known or nothing can be converted.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev import [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is standard input")
-    parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=_forms())
+    form = f"what the file is, one of {', '.join(importers.FORMS)} [default: detected by the content]"
+    parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=form)
     parser.add_argument(
         "--to",
         metavar="PATH",
@@ -59,10 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=int, default=0, metavar="N", help="number of GPUs, if the file does not say it")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if something could not be converted")
     common.add_output(parser)
-
-
-def _forms() -> str:
-    return f"what the file is, one of {', '.join(importers.FORMS)} [default: detected by the content]"
 
 
 def run(args: argparse.Namespace) -> int:

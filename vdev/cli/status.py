@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import functools
 import json
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -203,20 +204,16 @@ def _is_well(resource: dict[str, Any]) -> bool:
 
 
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """The resources without a problem, as many in a line as fit."""
+    """The resources without a problem, in a paragraph."""
     yield ""
     yield painted(f"{counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
-    texts = [_in_short(each) for each in resources]
-    widest = max(map(len, texts))
-    per_line = max(1, ((common.width() or _USUAL) - 2) // (widest + 2))
-    for start in range(0, len(texts), per_line):
-        yield "  " + "  ".join(text.ljust(widest) for text in texts[start : start + per_line]).rstrip()
+    texts = []
+    for each in resources:
+        held = _held(each["devices"])
+        texts.append(f"{each['name']}: {each['capacity']}" + f" ({held} held)" * bool(held))
+    columns = common.width() or _USUAL
+    yield from textwrap.wrap(", ".join(texts), columns, initial_indent="  ", subsequent_indent="  ")
     yield "--output json lists all devices"
-
-
-def _in_short(resource: dict[str, Any]) -> str:
-    held = _held(resource["devices"])
-    return f"{resource['name']}: {resource['capacity']}" + (f" ({held} held)" if held else "")
 
 
 def _held(devices: list[dict[str, Any]]) -> int:

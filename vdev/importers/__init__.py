@@ -38,8 +38,6 @@ FORMS: Mapping[str, ModuleType] = {
 }
 """The modules of the forms by name, in the order of detection."""
 
-_TRIES = 1000  # how many invalid parts of a result are removed, one after the other
-
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -97,14 +95,13 @@ def _checked(draft: Draft) -> Imported:
     """The file, in which parts that vdev would refuse are comments."""
     for item in draft.items:
         item.name_unread()
-    for _ in range(_TRIES):
+    while True:
         text = draft.text()
         try:
             config.load_text(text, draft.name or "<imported>")
         except ConfigError as bad:
             texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
-            if not any(draft.remove(path, why) for path, why in texts):
+            if not any(draft.remove(path, why) for path, why in texts):  # each round removes something
                 raise
         else:
             return Imported(draft.name, text, tuple(dict.fromkeys(draft.warnings)))
-    raise AssertionError("unreachable: each round removes something")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from .. import config
@@ -10,7 +9,6 @@ from ..errors import ConfigError
 from .draft import listed, mapping
 
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
-_MAX_SOURCES = 1000
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -41,8 +39,7 @@ class ImportSource:
 
 def sources(text: str, name: str) -> list[ImportSource]:
     """All documents and arguments in the text. Raises ConfigError if it is not YAML."""
-    found = (each for tree in config.trees(text, name) for each in _unwrapped(tree, name))
-    return list(islice(found, _MAX_SOURCES))
+    return [each for tree in config.trees(text, name) for each in _unwrapped(tree, name)]
 
 
 def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
