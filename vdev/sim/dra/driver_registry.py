@@ -5,6 +5,7 @@ It deletes a driver's slices 30 s after the last connection ended, and the slice
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class DriverRegistry:
         self._journal = life.journal
         self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
-        self._wipes: dict[str, Callable[[], object]] = {}
+        self._connections: Counter[str] = Counter()  # how often an instance of a driver has connected
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -90,9 +91,7 @@ class DriverRegistry:
         }
 
     async def close(self) -> None:
-        """Close every connection, and cancel the deletion of slices."""
-        for cancel in self._wipes.values():
-            cancel()
+        """Close every connection."""
         await asyncio.gather(*(client.close() for instances in self._clients.values() for client in instances))
 
     def _service(self, name: str, endpoint: str, versions: list[str]) -> str:
@@ -112,8 +111,7 @@ class DriverRegistry:
     def _connection(self, client: DriverClient) -> None:
         """A connection was opened or has ended."""
         if client.connected:
-            if cancel := self._wipes.pop(client.driver, None):
-                cancel()
+            self._connections[client.driver] += 1
         else:
             self._report_gone(client.driver, client.endpoint, "its connection ended")
             self._wipe_later(client.driver)
@@ -124,15 +122,15 @@ class DriverRegistry:
         self._journal.note("driverGone", "driver", text, driver=driver, endpoint=endpoint, why=why)
 
     def _wipe_later(self, driver: str) -> None:
-        """Delete the driver's slices after a delay, if no instance is connected."""
-        if driver in self._wipes or any(each.connected for each in self._clients.get(driver, [])):
-            return
+        """Delete the driver's slices after a delay, if no instance is connected, and none connects until then."""
+        connections = self._connections[driver]
 
-        def due() -> None:
-            self._wipes.pop(driver, None)
-            self._life.spawn(self.wipe(driver, "its last connection ended 30 s ago"), f"wipe slices of {driver}")
+        async def wipe() -> None:
+            if connections == self._connections[driver]:
+                await self.wipe(driver, "its last connection ended 30 s ago")
 
-        self._wipes[driver] = self._life.clock.call_later(WIPE_SECONDS, due)
+        if not any(each.connected for each in self._clients.get(driver, [])):
+            self._life.later(WIPE_SECONDS, wipe, f"wipe slices of {driver}")
 
     async def wipe(self, driver: str, why: str) -> None:
         """Delete the slices of the node, of one driver or (empty) of all."""

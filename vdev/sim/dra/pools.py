@@ -255,20 +255,21 @@ def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str,
         amount = _rounded(capacity, requested.get(name))
         if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
             return None
-        taken[name] = amount
+        taken[name] = str(canonical(amount))
     return taken
 
 
 def _rounded(capacity: Document, wanted: str | None) -> str | None:
+    """What a request takes of a capacity by its policy; None if that allows no such amount."""
     policy = capacity.get("requestPolicy") or {}
     if wanted is None:
-        return _written(policy["default"] if "default" in policy else capacity["value"])
+        return str(policy["default"] if "default" in policy else capacity["value"])
     amount = quantity(wanted, "capacity")
     if values := policy.get("validValues"):
-        return next((_written(value) for value in values if quantity(value, "validValues") >= amount), None)
+        return next((value for value in values if quantity(value, "validValues") >= amount), None)
     if span := policy.get("validRange"):
         return _in_range(span, wanted, amount)
-    return _written(wanted)
+    return wanted
 
 
 def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
@@ -278,8 +279,4 @@ def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
     elif step := quantity(span.get("step") or 0, "step"):
         amount = least + math.ceil((amount - least) / step) * step
         wanted = written(amount, binary=True)  # the real scheduler writes a binary suffix, whatever the request has
-    return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
-
-
-def _written(amount: str) -> str:
-    return str(canonical(amount))
+    return None if "max" in span and amount > quantity(span["max"], "max") else wanted
