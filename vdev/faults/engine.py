@@ -83,19 +83,6 @@ class RuleRun:
         # Just before now, so that the next look includes an event at exactly this time.
         self.looked_at = math.nextafter(now, -math.inf)
 
-    def saw_file(self, now: float, *, exists: bool) -> bool:
-        """Note whether the file that the rule waits for exists. Returns whether that changed."""
-        before, self.file_exists = bool(self.file_exists), exists
-        if exists == before:
-            return False
-        if not exists:
-            self.activations = ()
-        elif hits(self.rule, self.dice, self.activation_count + 1):
-            self.activate(Activation(now), now)
-        else:
-            self.activation_count += 1
-        return True
-
     def look(self, now: float) -> bool:
         """Update the state. Returns whether a momentary fault must happen now."""
         rule, was_active, since = self.rule, self.active, self.looked_at
@@ -281,8 +268,17 @@ class Engine:
 
     def saw_file(self, name: str, *, exists: bool) -> None:
         """Note whether the file that a rule waits for exists."""
-        if self.runs[name].saw_file(self.clock.now(), exists=exists):
-            self._on_change()
+        run, now = self.runs[name], self.clock.now()
+        before, run.file_exists = bool(run.file_exists), exists
+        if exists == before:
+            return
+        if not exists:
+            run.activations = ()
+        elif hits(run.rule, run.dice, run.activation_count + 1):
+            run.activate(Activation(now), now)
+        else:
+            run.activation_count += 1
+        self._on_change()
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 

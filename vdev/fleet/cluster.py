@@ -161,10 +161,10 @@ class Cluster:
     def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self._on_node = on_node
-        self._logged: dict[kube.ObjectKind, str] = {}  # the last logged trouble, by kind
+        self._logged: dict[str, str] = {}  # the last logged trouble, by kind
 
         self._nodes: Informer[Document] = Informer(
-            api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
+            api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=self._log_troubles
         )
         self.slices: Informer[SliceText] = Informer(
             api,
@@ -172,7 +172,7 @@ class Cluster:
             keep=_slice_text,
             index=lambda found: {found.node},
             on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
-            on_look=lambda: self._log(self.slices),
+            on_look=self._log_troubles,
         )
         self.pods: Informer[Pod] = Informer(
             api,
@@ -181,7 +181,7 @@ class Cluster:
             keep=lambda document: read_pod(document, annotated_load(document)),
             index=lambda pod: {pod.node},
             on_change=self._see_pod,
-            on_look=lambda: self._log(self.pods),
+            on_look=self._log_troubles,
         )
         self._claims: Informer[Uses] = Informer(
             api,
@@ -189,7 +189,7 @@ class Cluster:
             keep=_uses,
             index=lambda uses: {use.pool for use in uses},
             on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
-            on_look=lambda: self._log(self._claims),
+            on_look=self._log_troubles,
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self.slices, self.pods, self._claims)
 
@@ -241,15 +241,14 @@ class Cluster:
         if old != new:
             _tell(self._on_node, {each.node for each in (old, new) if each})
 
-    def _log(self, informer: Informer[Any]) -> None:
+    def _log_troubles(self) -> None:
         """Log when the watch of a kind fails, and when it works again."""
-        kind, reason = informer.kind, str(informer.trouble or "")
-        before = self._logged.get(kind, "")
-        self._logged[kind] = reason
-        if reason and reason != before:
-            log.warning("objects cannot be followed", kind=str(kind), reason=reason)
-        elif before and not reason:
-            log.info("objects can be followed again", kind=str(kind))
+        before, self._logged = self._logged, {str(each.kind): str(each.trouble or "") for each in self.informers}
+        for kind, reason in self._logged.items():
+            if reason and reason != before.get(kind):
+                log.warning("objects cannot be followed", kind=kind, reason=reason)
+            elif before.get(kind) and not reason:
+                log.info("objects can be followed again", kind=kind)
 
 
 def _tell(on_node: Callable[[str], None], nodes: Collection[str]) -> None:

@@ -170,32 +170,30 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     def _refresh(self, plan: DesiredState) -> str:
         """Write the current data. Returns why some of it could not be written, or the empty string."""
         with self._writing:
-            return self._write_data(plan)
-
-    def _write_data(self, plan: DesiredState) -> str:
-        wanted = {name: self._wanted[name] for name in self._ready}
-        present = {device for each in plan.devices.everything.values() for device in each.by_device}
-        off_bus = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}
-        lost = off_bus | (wanted.keys() - present)
-        faulty = {device for _, device in (*plan.xids, *plan.sensors)} | lost
-        claimed = {device for _, device in plan.claimed}
-        live = frozenset((plan.held | claimed | faulty) & wanted.keys())
-        due = live | (self._live & wanted.keys())  # a device that was released becomes idle in its file
-        if not due:
-            return ""
-        seen = {each.info.device.id: each for each in self._read_sensors(due)}
-        trouble = ""
-        for name in due:
-            # A device has no sensors if its entry has no telemetry, or while a fault removes it.
-            shown = idle(wanted[name], lost=name in lost)
-            if at := seen.get(name):
-                shown = replace(at, info=replace(wanted[name], users=at.info.users))
-            try:
-                self._write(shown)
-            except (OSError, HostError) as failed:
-                trouble = reason_of(failed)
-        self._live = live
-        return trouble
+            wanted = {name: self._wanted[name] for name in self._ready}
+            present = {device for each in plan.devices.everything.values() for device in each.by_device}
+            off_bus = {device for (_, device), xids in plan.xids.items() if LOST in [each.number for each in xids]}
+            lost = off_bus | (wanted.keys() - present)
+            faulty = {device for _, device in (*plan.xids, *plan.sensors)} | lost
+            claimed = {device for _, device in plan.claimed}
+            live = frozenset((plan.held | claimed | faulty) & wanted.keys())
+            due = live | (self._live & wanted.keys())  # a device that was released becomes idle in its file
+            if not due:
+                return ""
+            seen = {each.info.device.id: each for each in self._read_sensors(due)}
+            trouble = ""
+            for name in due:
+                # A device has no sensors if its entry has no telemetry, or while a fault removes it.
+                if at := seen.get(name):
+                    shown = replace(at, info=replace(wanted[name], users=at.info.users))
+                else:
+                    shown = idle(wanted[name], lost=name in lost)
+                try:
+                    self._write(shown)
+                except (OSError, HostError) as failed:
+                    trouble = reason_of(failed)
+            self._live = live
+            return trouble
 
 
 def _tool(info: DeviceInfo) -> SmiTool:
