@@ -1,4 +1,4 @@
-"""A PodResources API that is rate-limited or late."""
+"""A PodResources API that is rate-limited, late, or lists no pods after a restart."""
 
 import asyncio
 
@@ -55,3 +55,23 @@ async def test_the_pod_of_an_allocate_is_looked_up_again(kubelet, start_agent, l
     asked = lister.asked
     await asyncio.sleep(1.5)
     assert asked == lister.asked
+
+
+async def test_an_empty_answer_after_a_restart_releases_nothing(kubelet, start_agent, shows, lister):
+    """The agent trusts it only after the grace period."""
+    lister.held = {NPU: ["acme-1"]}
+    agent = await start_agent(virtual(2), pod_resources_socket=lister.socket, kubelet_grace=600.0)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
+    agent.edit(virtual(1))
+    await shows(NPU, 2, 1)
+    holders = agent.agent.holders
+    lister.refusal = grpc.StatusCode.UNAVAILABLE
+    agent.agent.holders.ask()
+    await kubelet.wait_until(lambda: not holders.readable, what="the silence")
+    await kubelet.restart()
+    lister.held, lister.refusal = {}, None
+    agent.agent.holders.ask()
+    await kubelet.wait_until(lambda: (NPU, "acme-1") in holders.known.unlisted and holders.readable, what="the doubt")
+    assert {(NPU, "acme-1"): "n/p"} == holders.holders
+    agent.clock.advance(600)
+    await shows(NPU, 1, 1)

@@ -1,4 +1,4 @@
-"""Layouts that change while pods hold devices."""
+"""Layouts and sharing that change while pods hold devices."""
 
 from vdev.sim import Phase, manifest
 
@@ -50,4 +50,31 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
     await shows(SMALL, 1, 1)
     assert before == set(agent.agent.reconciler.advertised.resources[LARGE].by_id)
     assert registrations == agent.agent.lists.services[LARGE].registrations
+    assert [] == kubelet.errors
+
+
+async def test_a_whole_device_waits_for_its_last_partition(kubelet, start_agent, shows):
+    """A whole device is Unhealthy while a pod holds one of its old partitions."""
+    agent = await start_agent(MIXED.format(layout="3g.20gb"))
+    await shows(LARGE, 1, 1)
+    await kubelet.run_pod(manifest("holder", {LARGE: 1}))
+    await agent.has_named(kubelet)
+    agent.edit(MIXED.format(layout="3g.20gb").replace('    partitions: {"0": [3g.20gb]}\n', ""))
+    await shows("nvidia.com/gpu", 1, 0)
+    await kubelet.delete_pod("holder")
+    await shows("nvidia.com/gpu", 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_sharing_may_start_while_a_pod_holds_the_whole_device(kubelet, start_agent, shows):
+    """The replicas of a device are Unhealthy while a pod holds it alone."""
+    text = "devices: [{name: acme, resource: acme.dev/npu, virtual: {count: 2}}]\n"
+    agent = await start_agent(text)
+    await shows("acme.dev/npu", 2, 2)
+    await kubelet.run_pod(manifest("holder", {"acme.dev/npu": 1}))
+    await agent.has_named(kubelet)
+    agent.edit(text + "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}\n")
+    await shows("acme.dev/npu", 7, 3)
+    await kubelet.delete_pod("holder")
+    await shows("acme.dev/npu", 6, 6)
     assert [] == kubelet.errors

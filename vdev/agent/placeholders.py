@@ -288,7 +288,7 @@ def _clear(path: Path) -> None:
     if _is(path, stat.S_ISDIR):
         try:
             shutil.rmtree(path)
-        except RecursionError:  # a container may nest directories deeper than the stack is
+        except RecursionError:  # before Python 3.13, if a container nested directories deeper than the stack is
             raise OSError(errno.ELOOP, "its directories are nested too deeply", str(path)) from None
     else:
         path.unlink(missing_ok=True)

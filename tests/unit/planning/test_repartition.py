@@ -348,3 +348,12 @@ def test_a_value_that_changed_during_a_restart():
     node.labels[MIG] = "all-1g.5gb"
     node.restart()
     assert "pending" == node.state_label
+
+
+def test_a_held_whole_device_is_not_partitioned():
+    """Other devices of the entry do not change either."""
+    node = Node(value="all-disabled")
+    node.holders[node.keys[1]] = "holder"
+    node.choose("all-1g.5gb")
+    assert ("failed", {"gpu": 2}) == (node.state_label, node.counts)
+    assert "holds device 1 of gpu" in node.progress.sentence
