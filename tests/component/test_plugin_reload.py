@@ -98,14 +98,8 @@ async def test_a_path_that_is_not_a_file_changes_nothing(kubelet, start_agent, s
     await shows(NPU, 3, 3)
 
 
-async def test_sighup_reads_again(kubelet, start_agent):
+async def test_sighup_reads_again(kubelet, start_agent, load, readings):
     """SIGHUP reads unchanged files again, which registers nothing."""
-    readings = []
-
-    def load(files, **options):
-        readings.append(files)
-        return config.load(files, **options)
-
     await start_agent(TWO, load=load)
     before = len(readings)
     os.kill(os.getpid(), signal.SIGHUP)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.errors import AllocationError, InvalidRequest, UnknownDevice
+from vdev.errors import AllocationError, InvalidRequest
 from vdev.model.device import DeviceNode, Mount
 from vdev.model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.model.spec import SharingKind
@@ -171,25 +171,6 @@ def test_mounts_of_mps_come_before_the_device_list(build):
     stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(MOUNTS,), mps_root="/run/nvidia/mps")
     got = edits(stock, GPU, f"{A}::0").mounts
     assert [f"/mps/{GPU}/pipe", "/dev/shm", f"/var/run/nvidia-container-devices/{A}"] == list(got)
-
-
-@pytest.mark.parametrize(
-    ("ids", "error", "text"),
-    [
-        ((), InvalidRequest, "names no device"),
-        (("nope",), UnknownDevice, "unknown device: 'nope'"),
-        ((A, A), InvalidRequest, "names device 'GPU-gggg0' twice"),
-        ((B,), AllocationError, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
-    ],
-)
-def test_refused_allocations(build, ids, error, text):
-    """No ids, and unknown, duplicate and unhealthy ids."""
-    entry = build.entry()
-    raws = build.raws(entry)
-    stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
-    with pytest.raises(error, match=text) as refused:
-        edits(stock, GPU, *ids)
-    assert error is type(refused.value)
 
 
 def test_shared_requests_above_one_can_be_refused(build):
