@@ -208,9 +208,8 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
         rules = [rule for rule in spec.sharing.resources if rule.name == name]
         if not rules:
             continue
-        entries = frozenset(each.name for each in spec.entries)
         is_dynamic = entry.dra is not None and entry.dra.is_dynamic
-        chosen = sharing.chosen([] if is_dynamic else problems, name, members, rules, entries)
+        chosen = sharing.chosen([] if is_dynamic else problems, spec, name, members, rules)
         shared = {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
         if is_dynamic and shared:
             message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"

@@ -30,7 +30,6 @@ def named_devices(
     members: dict[str, list[tuple[Entry, Device]]] = {}
     reasons: dict[str, tuple[str, str]] = {}
     strategy = spec.flags.mig_strategy
-    is_cut = False
     for resource, own in _by_resource(problems, entries, found).items():
         where = own[0][0].where
         devices: list[tuple[Entry, Device]] = []
@@ -48,7 +47,6 @@ def named_devices(
                     devices.append((entry, whole_device(raw, ordinal)))
                 else:
                     partitions += listed_partitions(problems, entry, raw, ordinal, wanted)
-            is_cut = is_cut or bool(partitions)
             devices += ((entry, device) for device in partitions)
         if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
             problems.append(problem)
@@ -71,7 +69,7 @@ def named_devices(
             members.setdefault(resource, [])
     if spec.resources.gpus or spec.resources.mig:
         problems += _unused_patterns(spec, {reason for _, reason in reasons.values()})
-    if is_cut:
+    if strategy is not MigStrategy.NONE:
         problems += _mixed_names(spec, members)
     return members, reasons
 

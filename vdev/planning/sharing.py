@@ -37,11 +37,10 @@ def slots_of(
     resources of the node.
     """
     block = spec.sharing
-    rules = _rules_for(spec, block, name, members) if block else ()
     shared: Mapping[str, SharedItem] = {}
-    if rules:
-        entries = frozenset(entry.name for entry in spec.entries)
-        shared = chosen(problems, name, [device for _, device in members], rules, entries)
+    if block:
+        rules = _rules_for(spec, block, name, members)
+        shared = chosen(problems, spec, name, [device for _, device in members], rules)
     for entry, device in members:
         rule = shared.get(device.id)
         if block is None or rule is None:
@@ -80,20 +79,15 @@ def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collect
 
 
 def chosen(
-    problems: list[Problem],
-    resource: str,
-    members: Sequence[Device],
-    rules: Sequence[SharedItem],
-    entries: frozenset[str],
+    problems: list[Problem], spec: Spec, resource: str, members: Sequence[Device], rules: Sequence[SharedItem]
 ) -> dict[str, SharedItem]:
     """The rule that shares each device. If two rules name a device, this is an error and the first one applies.
 
-    In a file for NVIDIA's plugin, this is not an error and the rule with more replicas applies. Rules may name
-    `entries` that have no device here.
+    In a file for NVIDIA's plugin, this is not an error and the rule with more replicas applies.
     """
     rule_of: dict[str, SharedItem] = {}
     for rule in rules:
-        for device in _selected(problems, members, rule, entries):
+        for device in _selected(problems, spec, members, rule):
             if device.id in rule_of and rule.for_nvidia:
                 rule_of[device.id] = max(rule_of[device.id], rule, key=lambda each: each.replicas)
             elif device.id in rule_of:
@@ -104,9 +98,9 @@ def chosen(
     return rule_of
 
 
-def _selected(
-    problems: list[Problem], members: Sequence[Device], rule: SharedItem, entries: frozenset[str]
-) -> Iterable[Device]:
+def _selected(problems: list[Problem], spec: Spec, members: Sequence[Device], rule: SharedItem) -> Iterable[Device]:
+    """The devices that a rule names, by number, index, id, or entry, which need not have a device here."""
+    entries = [entry.name for entry in spec.entries]
     ordered = sorted(members, key=lambda device: device.sort_key)
     unfit: list[Problem] = []
     match rule.devices:
