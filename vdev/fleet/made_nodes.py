@@ -12,8 +12,7 @@ from typing import Any
 
 import structlog
 
-from ..kube import NODES, Api, Conflict, Missing, metadata_of
-from ..kube.ownership import owned
+from ..kube import NODES, Api, Conflict, Missing, metadata_of, owned
 from ..model.quantity import amount_of
 from .cluster import SeenNode
 from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by

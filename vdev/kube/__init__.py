@@ -7,7 +7,7 @@ An `Api` imports the client library and connects with its first request.
 """
 
 from ..api_server import NO_SERVER, ApiServerAddress, find_server
-from .api import MANAGER, Api, whole
+from .api import Api, whole
 from .errors import (
     ApiCall,
     Conflict,
@@ -23,6 +23,7 @@ from .informer import Informer
 from .objects import (
     DEVICE_CLASSES,
     EVENTS,
+    MANAGER,
     NODES,
     PODS,
     RESOURCE_CLAIMS,
@@ -31,6 +32,8 @@ from .objects import (
     event,
     key_of,
     metadata_of,
+    owned,
+    owned_by_others,
     timestamp,
 )
 
@@ -60,6 +63,8 @@ __all__ = [
     "injected_error",
     "key_of",
     "metadata_of",
+    "owned",
+    "owned_by_others",
     "timestamp",
     "whole",
 ]

@@ -16,12 +16,10 @@ from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from .errors import ApiCall, Denied, Throttled, Unreachable
-from .objects import Object, ObjectKind
+from .objects import MANAGER, Object, ObjectKind
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-MANAGER = "vdev"
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"

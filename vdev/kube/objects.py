@@ -1,12 +1,16 @@
-"""Objects of the API server: the kinds that vdev reads and writes, and names, times and Events in them."""
+"""Objects of the API server: the kinds that vdev reads and writes; names, times, Events and owners of fields."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 Object: TypeAlias = Mapping[str, Any]
+
+MANAGER = "vdev"
+"""The field manager of writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,53 @@ def event(
         "lastTimestamp": at,
         "count": count,
     }
+
+
+# --- the fields of an object that a field manager owns ----------------------------------------------------------------
+
+# Source: `metadata.managedFields`, in the format `fieldsV1` of structured-merge-diff: `f:` is a key, `k:` an item of a
+# list by its key fields. The next server-side apply of a manager changes or removes its fields.
+
+
+def owned(
+    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "", by_apply: bool = True
+) -> frozenset[str]:
+    """The keys below a path that the manager owns; for a list, the keys of its items.
+
+    With `by_apply` False, this includes keys that it owns by writes other than an apply.
+    """
+    entries = metadata_of(document).get("managedFields") or ()
+    mine = (entry for entry in entries if _is_of(entry, manager, subresource, by_apply=by_apply))
+    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
+
+
+def owned_by_others(
+    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
+) -> Mapping[str, str]:
+    """The keys below a path that other managers own, or this one by writes other than an apply; each with its owner.
+
+    A manager that owns only fields of a list item, as a kubelet does in its conditions, does not own the item.
+    """
+    entries = metadata_of(document).get("managedFields") or ()
+    others = (entry for entry in entries if not _is_of(entry, manager, subresource, by_apply=True))
+    return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
+
+
+def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
+    """Whether an entry lists fields that this manager wrote; with `by_apply`, only those of an apply."""
+    is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
+    return is_its and (not by_apply or entry.get("operation") == "Apply")
+
+
+def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """The keys below the path in an entry, and whether the entry owns each one as a whole."""
+    fields = entry.get("fieldsV1") or {}
+    for step in path:
+        fields = fields.get(f"f:{step}") or {}
+    for field, below in fields.items():
+        kind, _, key = field.partition(":")
+        if kind == "f":
+            yield key, True
+        elif kind == "k":
+            for value in json.loads(key).values():
+                yield str(value), "." in below

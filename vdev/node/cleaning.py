@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..kube import MANAGER, NODES, Api
-from ..kube.ownership import owned, owned_by_others
+from ..kube import MANAGER, NODES, Api, owned, owned_by_others
 
 _STATUS = "status"
 _CONDITIONS = "conditions"
