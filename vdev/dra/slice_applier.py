@@ -198,8 +198,8 @@ class ResourceSlices(ApiApplier):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Drivers that another program publishes, fields that the server does not store, and problems of pools."""
-        found = [each for pool in self._pools.values() for each in pool.problems]
+        """Drivers that another program publishes, and fields that the server does not store."""
+        found: list[Problem] = []
         for name, driver in self._drivers.items():
             if driver.taken_by:
                 message = (
