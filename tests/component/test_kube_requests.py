@@ -160,7 +160,7 @@ async def test_a_missing_permission(api_server, api, node):
     with pytest.raises(kube.Denied, match=r"may not patch nodes/status: .*the verb patch on nodes/status"):
         await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
     with pytest.raises(kube.Denied, match=r"may not list resourceslices in resource.k8s.io"):
-        await api.list(RESOURCE_SLICES, keep=kube.whole)
+        await api.list(RESOURCE_SLICES, keep=dict)
 
 
 async def test_a_delete_with_a_uid(api_server, api, node):

@@ -55,7 +55,7 @@ class NodeObject:
             api,
             kube.NODES,
             fields=f"metadata.name={node}",
-            keep=kube.whole,
+            keep=lambda document: document,
             on_change=lambda *_: self._report(),
             on_look=self._report,
             on_denied=self._poll,
@@ -124,10 +124,10 @@ class NodeObject:
         if self._api is None or self.document is not None or not self._informer.is_listed:
             return
         try:
-            nodes = await self._api.list(kube.NODES, keep=lambda node: str(kube.metadata_of(node).get("name")))
+            nodes, _ = await self._api.list(kube.NODES, keep=lambda node: str(kube.metadata_of(node).get("name")))
         except ApiServerError:  # such as a missing permission: the message goes without
             return
-        self._others = sorted(nodes.objects)
+        self._others = sorted(nodes)
         self._report()
 
     async def _poll(self, denied: kube.Denied) -> None:

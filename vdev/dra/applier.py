@@ -13,7 +13,7 @@ from ..agent.options import Options
 from ..agent.retry import Retrier
 from ..aio.tasks import cancel_and_wait
 from ..faults.engine import Engine
-from ..kube import RESOURCE_SLICES, Informer, whole
+from ..kube import RESOURCE_SLICES, Informer
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
 from ..node.api_applier import NodeAccess
@@ -69,7 +69,7 @@ class DraDrivers(Applier):
             access.api,
             RESOURCE_SLICES,
             fields=f"spec.nodeName={options.node}",
-            keep=whole,
+            keep=lambda document: document,
             on_change=lambda _old, _new: self.slices.look(),
         )
         self.slices = ResourceSlices(access, self._following, self._following.seen, faults)

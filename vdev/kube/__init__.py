@@ -7,7 +7,7 @@ An `Api` imports the client library and connects with its first request.
 """
 
 from ..api_server import NO_SERVER, ApiServerAddress, find_server
-from .api import Api, whole
+from .api import Api
 from .errors import (
     ApiCall,
     Conflict,
@@ -66,5 +66,4 @@ __all__ = [
     "owned",
     "owned_by_others",
     "timestamp",
-    "whole",
 ]

@@ -8,8 +8,7 @@ import contextlib
 import copy
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
@@ -36,19 +35,6 @@ T = TypeVar("T")
 
 FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
 """Called before each request. If it returns an error, this is raised and the request is not sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed(Generic[T]):
-    """The results of `keep` for all objects, at one resource version."""
-
-    objects: tuple[T, ...]
-    version: str = ""
-
-
-def whole(document: Object) -> Object:
-    """Keep the whole object: a `keep` function for kinds with few objects."""
-    return document
 
 
 class Api:
@@ -109,8 +95,8 @@ class Api:
         fields: str = "",
         cached: bool = False,
         keep: Callable[[Object], T],
-    ) -> Listed[T]:
-        """Return the objects in all namespaces that match a field selector, at one resource version.
+    ) -> tuple[list[T], str]:
+        """Return the objects in all namespaces that match a field selector, and their resource version.
 
         `cached` allows the server's watch cache. `keep` reduces each object to the part that is kept, because thousands
         of whole objects need much memory. Raises Expired if the server forgets the version between two pages.
@@ -123,7 +109,7 @@ class Api:
             objects += [keep(each) for each in found.get("items") or ()]
             metadata = found["metadata"]
             if not metadata.get("continue"):
-                return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
+                return objects, str(metadata.get("resourceVersion") or "")
             page = {"continue": str(metadata["continue"])}
 
     @contextlib.asynccontextmanager

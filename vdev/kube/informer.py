@@ -174,10 +174,10 @@ class Informer(Generic[T]):
         self._written.clear()
         # The first list may come from the server's cache. A later list must be at least as new as the forgotten
         # version, because an older one would undo changes that the copy already has.
-        found = await api.list(self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry)
-        listed = {key: entry for key, entry in found.objects if entry is not None}
+        found, version = await api.list(self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry)
+        listed = {key: entry for key, entry in found if entry is not None}
         for key in self._written & self._known.keys():
-            if _is_newer(self._known[key].version, found.version):
+            if _is_newer(self._known[key].version, version):
                 listed[key] = self._known[key]  # written while the list was in flight
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
@@ -187,7 +187,7 @@ class Informer(Generic[T]):
         self._looked.set()
         self._answered.set()
         self._on_look()
-        return found.version
+        return version
 
     async def _watch(self, api: Api) -> None:
         """Apply changes to the copy until the server ends the watch."""

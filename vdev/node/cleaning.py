@@ -27,8 +27,8 @@ async def owned_fields(api: Api, node: str = "") -> tuple[OwnedFields, ...]:
     """The fields of this Node, or of each Node on which vdev owns any. Raises ApiServerError."""
     if node:
         return (_owned_fields(await api.get(NODES, node)),)
-    found = await api.list(NODES, keep=_owned_fields)
-    return tuple(each for each in found.objects if each)
+    found, _ = await api.list(NODES, keep=_owned_fields)
+    return tuple(each for each in found if each)
 
 
 async def clean(api: Api, fields: OwnedFields) -> None:
