@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..model.dra import Attribute, DeviceCapacity
+from ..model.dra import DeviceCapacity
 from ..model.quantity import written
-from .published_devices import DraDevice, PublishedPool, Taint
+from .published_devices import DraDevice, PublishedPool
 
 Document = dict[str, Any]
 Written = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _counters(amounts: Mapping[str, int]) -> Document:
 def device_document(device: DraDevice) -> Document:
     found: Document = {
         "name": device.name,
-        "attributes": {key: _value(each) for key, each in device.attributes.items()},
+        "attributes": {key: {each.kind.value: each.value} for key, each in device.attributes.items()},
     }
     if device.capacity:
         found["capacity"] = {key: _capacity(each) for key, each in device.capacity.items()}
@@ -72,14 +72,13 @@ def device_document(device: DraDevice) -> Document:
             {"counterSet": name, "counters": _counters(each)} for name, each in device.consumes.items()
         ]
     if device.taints:
-        found["taints"] = _taints(device.taints)
+        found["taints"] = [
+            {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
+            for each in device.taints
+        ]
     if device.shared:
         found["allowMultipleAllocations"] = True
     return found
-
-
-def _value(attribute: Attribute) -> Document:
-    return {attribute.kind.value: attribute.value}
 
 
 def _capacity(capacity: DeviceCapacity) -> Document:
@@ -92,12 +91,6 @@ def _capacity(capacity: DeviceCapacity) -> Document:
         if policy.values:
             found["requestPolicy"]["validValues"] = [written(amount) for amount in policy.values]
     return found
-
-
-def _taints(taints: Sequence[Taint]) -> list[Document]:
-    return [
-        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect} for each in taints
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

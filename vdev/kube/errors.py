@@ -46,12 +46,6 @@ class ApiCall:
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     @property
-    def permission(self) -> str:
-        """The permission that a role must grant: `patch nodes/status`, `list resourceslices in resource.k8s.io`."""
-        group = f" in {self.kind.group}" if self.kind.group else ""
-        return f"{self.verb} {self.resource}{group}"
-
-    @property
     def object(self) -> str:
         """The object or objects: `Node worker-1`, `Events in default`."""
         named = f"{self.kind.name} {self.name}" if self.name else f"{self.kind.name}s"
@@ -87,8 +81,9 @@ class Denied(ApiServerError):
 
     def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
+            group = f" in {call.kind.group}" if call.kind.group else ""
             role = f"give it a role with the verb {call.verb} on {call.resource}"
-            text = f"{call.who} may not {call.permission}: {message}; {role}"
+            text = f"{call.who} may not {call.verb} {call.resource}{group}: {message}; {role}"
         else:
             text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
         super().__init__(text)
