@@ -102,7 +102,7 @@ class Document:
 
         Pydantic marks a key by a last step `[key]`; a file may have a key with this name.
         """
-        marked = loc[-1:] == ("[key]",) and loc not in self.values
+        marked = loc[-1:] == ("[key]",) and self.split(loc)[1] != ()
         return (loc[:-1], True) if marked else (loc, False)
 
     def value_place(self, path: KeyPath) -> Place:

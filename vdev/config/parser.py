@@ -12,8 +12,6 @@ from typing import Any
 
 import yaml
 from yaml.composer import Composer
-from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs hide it
-from yaml.resolver import BaseResolver
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean
@@ -74,7 +72,11 @@ Tree = None | str | list["Tree"] | dict[str, "Tree"]
 """The values of a file: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
 
 
-class YamlReader(Composer, CParser, BaseResolver):
+_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the parser in C exists only with libyaml
+_Bases = (_Loader,) if issubclass(_Loader, Composer) else (Composer, _Loader)
+
+
+class YamlReader(*_Bases):  # type: ignore[misc]
     """Reads the documents of a YAML text as nodes, in which an alias is the node that it refers to.
 
     This is PyYAML's composer in Python on its parser in C; the composer in C recurses without a limit.
@@ -89,9 +91,8 @@ class YamlReader(Composer, CParser, BaseResolver):
     }
 
     def __init__(self, text: str, name: str) -> None:
-        CParser.__init__(self, text)
+        _Loader.__init__(self, text)
         Composer.__init__(self)
-        BaseResolver.__init__(self)
         self._name = name
         self._count = 0
         self._depth = 0
@@ -113,7 +114,7 @@ class YamlReader(Composer, CParser, BaseResolver):
             _check_limits(self._count // 2, self._depth, place)  # keys are nodes too
             self.anchors.pop(event.anchor, None)  # YAML lets it be defined again, and PyYAML does not
         self._depth += 1
-        node = super().compose_node(parent, index)
+        node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
