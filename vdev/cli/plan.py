@@ -155,7 +155,7 @@ def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: 
         if label not in choices and label not in loading.LABELS
     ]
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
-    notices = (*loaded.notices, *_of_other_nodes(spec, node))
+    notices = (*loaded.notices(), *_of_other_nodes(spec, node))
     return Preview(plan, files, found, problems, notices, refused)
 
 

@@ -50,7 +50,8 @@ class Loaded:
     fingerprint: str = ""  # equal for files of equal content with equal overrides
     texts: FileTexts = field(default_factory=FileTexts)  # the files that it was read from
     origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)  # of every value
-    notices: tuple[Problem, ...] = ()  # facts that are worth knowing about the file, although nothing is wrong
+    # Facts that are worth knowing about the file, although nothing is wrong.
+    notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -151,7 +152,7 @@ def _built(
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         FileTexts(document.texts, files.presets, files.layouts),
         origins=functools.partial(origins, written, document, over),
-        notices=notices(spec, document),
+        notices=functools.partial(notices, spec, document),
     )
 
 

@@ -78,7 +78,9 @@ def _load(name: str, files: FileTexts, at: Place, derived: tuple[str, ...] = ())
         check_partitioning(model.partitioning, report.at("partitioning"))
     _refuse(report)
     if model.base is not None:
-        model = _over(_load(model.base, files, report.place("base"), (*derived, name)), model)
+        base = _load(model.base, files, report.place("base"), (*derived, name))
+        attributes = base.attributes | model.attributes
+        model = model.over(base).model_copy(update={"base": base.base, "attributes": attributes})
     if model.numa and not derived:
         check_numa(model.numa, model.count, report.at("numa"))
     if model.links and not derived:
@@ -104,12 +106,6 @@ def _normal(text: str) -> str:
 def preset_of(product: str) -> str:
     """Return the preset of a model, by its product name, its name in the driver, or its PCI id; empty if none is."""
     return _by_product().get(_normal(product), "")
-
-
-def _over(base: Preset, model: Preset) -> Preset:
-    """Return the base with the preset's own values over it; the result's `base` is that of the base."""
-    own = {name: getattr(model, name) for name in model.model_fields_set - {"base"}}
-    return base.model_copy(update={**own, "attributes": base.attributes | model.attributes})
 
 
 def _refuse(report: ProblemReport) -> None:

@@ -81,6 +81,10 @@ class Section(BaseModel):
         known = keys_of(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
+    def over(self, base: Self) -> Self:
+        """Return the base with the values that are given here."""
+        return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
     def with_private(self, **values: object) -> Self:
         """Return a copy with these private attributes, which are not part of the file."""
         copy = self.model_copy()

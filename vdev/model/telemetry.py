@@ -184,10 +184,6 @@ class PhysicsModel(Section):
     link_speed: Number = 0.0
     """Speed of each link, both directions together, in GB/s."""
 
-    def over(self, base: "PhysicsModel") -> "PhysicsModel":
-        """Return the base with the values that are given here."""
-        return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
-
 
 class SmiTool(StrEnum):
     """The makers that have an exporter, and a tool that shows a container its devices."""

@@ -108,9 +108,9 @@ def test_keys_that_nvidias_plugin_ignores(load, by_default, rename):
     """Each has a notice with its place, and no warning, because vdev follows it."""
     loaded = load(DEVICES, IGNORED % by_default)
 
-    where = [problem.where.split(": ")[1] for problem in loaded.notices]
+    where = [problem.where.split(": ")[1] for problem in loaded.notices()]
     assert [*rename, "sharing.timeSlicing.resources[0].devices", "resources.gpus"] == where
-    assert all("notice: NVIDIA's own plugin ignores " in str(problem) for problem in loaded.notices)
+    assert all("notice: NVIDIA's own plugin ignores " in str(problem) for problem in loaded.notices())
     assert not [problem for problem in loaded.problems if "sharing" in problem.where]
 
 
