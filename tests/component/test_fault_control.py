@@ -132,7 +132,7 @@ async def test_trigger(agent, vdev, shows, clock):
 
 
 REFUSALS = [
-    (("device", "set", "nope-1", "--health", "Unhealthy"), "there is no device 'nope-1'"),
+    (("device", "set", "nope-1", "--health", "Unhealthy"), "unknown device 'nope-1'; known entries: acme"),
     (("device", "clear", "acme-0"), "nothing is set on device acme-0"),
     (("device", "set", "acme-0", "--health", "Unhealthy", "--for", "soon"), "expected a duration"),
     (("fault", "clear", "nope"), "there is no fault rule 'nope'; the rules are: planned"),

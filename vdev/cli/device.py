@@ -11,7 +11,8 @@ EPILOG = """examples:
   vdev device set a100/2:0 --health Unhealthy    the first partition of the third device of the entry a100
   vdev device set a100/2 --health Unhealthy --node gpu-17    with vdev fleet
 
-An ID is one that vdev status shows, or <entry>/<index> as in rules, which includes replicas and partitions.
+An ID is one that vdev status shows, or <entry>/<index> as in rules, which includes replicas and partitions. `clear`
+takes the ID that `set` was given.
 The plugin accepts this only if it runs with --enable-fault-injection.
 """
 

@@ -18,12 +18,12 @@ from typing import Any
 from ..aio.clock import Clock
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
-from ..model.device import Slot
 from ..model.names import digest
 from ..model.problem import Problem, error
 from .engine import Engine, LoadedRule, RuleRun
 from .rules import DEVICE, FaultRule, words
-from .schedule import earliest
+from .schedule import Dice, earliest
+from .targets import select
 
 CONFIGURATION = "configuration"
 LIVE = "live"
@@ -199,49 +199,36 @@ class RuleStore:
 
     def _set_device(self, request: Request) -> dict[str, Any]:
         """Set a device's health with a live rule, for a time or until it is cleared."""
-        node, device = self._device(request)
+        device, node, name = _device(request)
         rule = {
-            "name": _rule_name(device, node),
-            "devices": {"id": device},
+            "name": name,
+            "devices": [device],
             "health": _text(request, "health"),
             "reason": str(request.get("reason") or ""),
             **({"onNodes": [node]} if node else {}),
             **({"for": _text(request, "for")} if request.get("for") else {}),
         }
-        new = self._parse(json.dumps(rule), "<live>")
-        if rule["name"] in self._live:
-            self.clear(new[0].name)  # an equal rule starts again
-        return {"added": self.add(new)}
+        (new,) = self._parse(json.dumps(rule), "<live>")
+        nodes = [
+            each
+            for each, engine in self._engines().items()
+            if node in ("", each) and select(new, engine.inventory, Dice(new.seed, each))
+        ]
+        if len(nodes) > 1:
+            raise UsageError(f"{len(nodes)} nodes have a device {device!r}; say which with --node")
+        if not nodes:
+            raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
+        if name in self._live:
+            self.clear(name)  # an equal rule starts again
+        return {"added": self.add([new])}
 
     def _clear_device(self, request: Request) -> dict[str, Any]:
-        node, device = self._device(request)
-        name = _rule_name(device, node)
+        device, node, name = _device(request)
         if name not in self.rules:
             where = f"device {device}" + (f" of node {node}" if node else "")
             raise UsageError(f"nothing is set on {where}; vdev fault list shows all rules")
         self.clear(name)
         return {"cleared": [name]}
-
-    def _device(self, request: Request) -> tuple[str, str]:
-        """The node (in a fleet) and the id of the device that a request names. Raises UsageError."""
-        device, node = _text(request, "id"), str(request.get("node") or "")
-        engines = self._engines()
-        if node and node not in engines:
-            raise UsageError(f"there is no node {node!r} here")
-        found = {
-            name: own
-            for name, engine in engines.items()
-            if node in ("", name)
-            for each in engine.inventory.everything.values()
-            for slot in each.slots
-            if (own := _id_of(slot, device))
-        }
-        if not found:
-            raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
-        ((name, own),) = found.items()
-        return name if self._is_fleet else "", own
 
     # --- the status ---------------------------------------------------------------------------------------------------
 
@@ -322,13 +309,14 @@ def _taken(name: str, owner: str) -> str:
     return f"the rule {name!r} exists already, from {owner}; choose another name"
 
 
-def _rule_name(device: str, node: str = "") -> str:
-    """The name of the rule with which `vdev device` sets a device, with its node in a fleet.
+def _device(request: Request) -> tuple[str, str, str]:
+    """The device and the node of a request of `vdev device`, and the name of the rule that sets the device's health.
 
-    A long node name, which clouds have, is replaced by its fingerprint.
+    In the name, the fingerprint of a long node name, which clouds have, replaces it. Raises UsageError.
     """
+    device, node = _text(request, "id"), str(request.get("node") or "")
     name = f"device:{node}/{device}" if node else f"device:{device}"
-    return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
+    return device, node, name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
 
 
 def _state(run: RuleRun) -> str:
@@ -349,13 +337,3 @@ def _text(request: Request, key: str) -> str:
     if not isinstance(value, str):
         raise UsageError(f"the request needs a text {key!r}")
     return value
-
-
-def _id_of(slot: Slot, name: str) -> str:
-    """The id of the slot, its device or its whole device, if `name` is that id or <entry>/<index>; else empty."""
-    device, raw = slot.device, slot.device.raw
-    if name in {slot.id, device.id, raw.id}:
-        return name
-    if name == device.selector:
-        return device.id
-    return raw.id if name == f"{raw.entry}/{raw.index}" else ""

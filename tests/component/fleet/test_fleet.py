@@ -323,7 +323,7 @@ async def test_fault_commands(start, api_server, until, vdev, directory):
     said = await vdev("device", "set", "npu/1", "--health", "Unhealthy")
     assert (2, "vdev: 12 nodes have a device 'npu/1'; say which with --node\n") == said
     said = await vdev("device", "set", "npu/1", "--node", "r1-n1", "--health", "Unhealthy")
-    assert (0, "added: device:r1-n1/npu-1\n") == said
+    assert (0, "added: device:r1-n1/npu/1\n") == said
     await until(lambda: "1" == allocatable(api_server)["r1-n1"])
     rule = "{name: power, onNodes: {labels: {rack: r3}}, health: Unhealthy, reason: no power}"
     assert (0, "added: power\n") == await vdev("fault", "add", rule)
@@ -333,7 +333,7 @@ async def test_fault_commands(start, api_server, until, vdev, directory):
     (directory / "vdev.yaml").write_text(text.replace("n{1..4}", "n{1..5}"))
     await until(lambda: "0" == allocatable(api_server).get("r3-n5"))
     assert (0, "cleared: power\n") == await vdev("fault", "clear", "power")
-    assert (0, "cleared: device:r1-n1/npu-1\n") == await vdev("device", "clear", "npu/1", "--node", "r1-n1")
+    assert (0, "cleared: device:r1-n1/npu/1\n") == await vdev("device", "clear", "npu/1", "--node", "r1-n1")
     await until(lambda: {"2"} == set(allocatable(api_server).values()))
     assert 2 == (await vdev("fault", "trigger", "nothing"))[0]
     assert 2 == (await vdev("device", "set", "npu/9", "--node", "r1-n1", "--health", "Unhealthy"))[0]
