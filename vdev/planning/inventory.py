@@ -162,10 +162,10 @@ def _claimable(
     of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
-    ordinals: dict[str, int] = {}  # the next free ordinal of each resource
+    ordinals = Counter[str]()  # the next free ordinal of each resource
     for entry in entries:
-        raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
-        ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
+        raws, first = found.get(entry.name, ()), ordinals[entry.resource]
+        ordinals[entry.resource] += max((raw.index + 1 for raw in raws), default=0)
         if entry.dra:
             driver = entry.dra.driver
             devices = [each for raw in raws for each in _devices_for_claims(problems, entry, raw, first + raw.index)]

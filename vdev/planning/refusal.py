@@ -48,22 +48,21 @@ def checked(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
     """All devices by entry; devices with values that the entry's templates must not contain are marked as refused."""
-    devices = dict(found)
+    devices: dict[str, list[RawDevice]] = {}
     for entry in entries:
         places = [place for place in _places(entry) if not place.template.is_constant]
-        raws = found.get(entry.name, ())
-        reasons = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
-        if not reasons:
-            continue
-        devices[entry.name] = tuple(
-            replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}"))
-            if (why := reasons.get(raw.id))
-            else raw
-            for raw in raws
-        )
-        first, reason = next(iter(reasons.items()))
-        more = f" (and {len(reasons) - 1} more like it)" if len(reasons) > 1 else ""
-        problems.append(warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}"))
+        own = devices[entry.name] = []
+        refused = []
+        for raw in found.get(entry.name, ()):
+            if why := _why(entry, places, raw):
+                refused.append((raw.id, why))
+                own.append(replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}")))
+            else:
+                own.append(raw)
+        if refused:
+            more = f" (and {len(refused) - 1} more like it)" if len(refused) > 1 else ""
+            first, why = refused[0]
+            problems.append(warning(entry.where or entry.name, f"{first} is not handed out{more}: {why}"))
     return devices
 
 
