@@ -24,7 +24,7 @@ from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..telemetry.sensors import Sensors
 from .cluster import SeenNode
 from .layouts import Layouts
-from .pod_devices import Assignment, Pod, assign, by_resource, keys_of
+from .pod_devices import Assignment, Pod, assign, keys_of
 from .pod_notes import PodNotes
 from .scope import delayed
 
@@ -184,7 +184,7 @@ class Member:
         for pod in present:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):
-                for resource, ids in by_resource(devices).items():
+                for resource, ids in grouped(sorted(keys_of(devices))).items():
                     self.engine.note_allocate(resource, ids)
         used = frozenset(self._uses())
         for use in () if is_first else used - self._used:

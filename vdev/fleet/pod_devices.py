@@ -139,15 +139,6 @@ def keys_of(devices: Devices) -> frozenset[Key]:
     return frozenset((name, each) for wanted in devices.values() for name, ids in wanted.items() for each in ids)
 
 
-def by_resource(devices: Devices) -> Mapping[str, tuple[str, ...]]:
-    """The ids by resource, of all containers."""
-    found: dict[str, dict[str, None]] = {}
-    for of in devices.values():
-        for name, ids in of.items():
-            found.setdefault(name, {}).update(dict.fromkeys(ids))
-    return {name: tuple(ids) for name, ids in found.items()}
-
-
 def note(devices: Devices) -> str:
     """The text of the annotation."""
     return json.dumps(

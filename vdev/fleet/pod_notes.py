@@ -39,7 +39,7 @@ class PodNotes(Writer):
         self._assigned = Assignment()
         self._unhealthy: frozenset[Key] = frozenset()
         self._rejects = False
-        self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
+        self._reported: set[tuple[str, bool]] = set()  # refused pods with an Event, and whether they had to fail
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Set a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
@@ -51,7 +51,7 @@ class PodNotes(Writer):
             for slot in resource.slots
             if not slot.health.healthy
         )
-        if any(self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
+        if any(self._due()) or self._unreported():
             self._is_due.set()
 
     async def _write_due(self) -> None:
@@ -60,16 +60,16 @@ class PodNotes(Writer):
                 await self._write(pod, devices)
             except Missing:
                 self._cluster.pods.removed(pod.key)  # the watch has not reported it yet
-        for uid, why in self._assigned.rejected.items():
-            refused = self._cluster.pods_of(self._node).get(uid)
-            if self._is_unreported(uid) and refused is not None:
-                await self._refuse(refused, why)
-            self._reported[uid] = self._rejects
-        self._reported = {uid: failed for uid, failed in self._reported.items() if uid in self._assigned.rejected}
+        rejected = self._assigned.rejected  # `update` may replace it during a request
+        for uid in self._unreported():
+            if refused := self._cluster.pods_of(self._node).get(uid):
+                await self._refuse(refused, rejected[uid])
+            self._reported.add((uid, self._rejects))
+        self._reported = {each for each in self._reported if each[0] in self._assigned.rejected}
 
-    def _is_unreported(self, uid: str) -> bool:
-        """Whether a refused pod still needs its Event, or must still fail."""
-        return uid not in self._reported or (self._rejects and not self._reported[uid])
+    def _unreported(self) -> list[str]:
+        """The refused pods that still need their Event, or must still fail."""
+        return [uid for uid in self._assigned.rejected if (uid, self._rejects) not in self._reported]
 
     def _due(self) -> Iterator[tuple[Pod, Devices]]:
         pods = self._cluster.pods_of(self._node)
