@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from ..faults.effects import SensorFault
 from ..model.device import Device, base_id, grouped
 from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, Range, SmiTool
 from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
-from .simulation import DeviceConditions, DeviceInfo, Load, MeasuredDevice, SimulatedDevice
+from .simulation import DeviceInfo, Load, MeasuredDevice, SimulatedDevice
 
 _POD_LOAD_PERIOD = 10.0  # seconds from one level to the next within the range that pods ask for
 
@@ -32,22 +33,21 @@ class Sensors:
         loads = {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
         with self._lock:
             before, self._simulated = self._simulated, {}
-            for conditions in _conditions(plan, self._node, loads) if loads else ():
-                raw = conditions.parts[0].device.raw
+            for infos, xids, faults in _situations(plan, self._node, loads) if loads else ():
+                raw = infos[0].device.raw
                 device = before.get(raw.id)
-                known = {each.device.id: each for each in device.conditions.parts} if device else {}
+                known = {each.device.id: each for each in device.parts} if device else {}
                 parts = []
-                for info in conditions.parts:
+                for info in infos:
                     last = known.get(info.device.id)
                     # A ramp goes on while the same pods use the device.
                     since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
                     seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
                     parts.append(replace(info, load=_load(loads[raw.entry].load, info.pods, pod_loads, since, seed)))
-                conditions = replace(conditions, parts=parts)
                 if device is None:
-                    device = SimulatedDevice(conditions, at)
+                    device = SimulatedDevice(at=at, parts=parts, xids=xids, faults=faults)
                 else:
-                    device.change(conditions, at)
+                    device.change(at, parts, xids, faults)
                 self._simulated[raw.id] = device
 
     def measured(self, at: float, only: Collection[str] | None = None) -> list[MeasuredDevice]:
@@ -55,13 +55,15 @@ class Sensors:
         found = []
         with self._lock:
             for device in self._simulated.values():
-                if only is None or any(part.device.id in only for part in device.conditions.parts):
+                if only is None or any(part.device.id in only for part in device.parts):
                     found += [each for each in device.measured(at) if only is None or each.info.device.id in only]
         return found
 
 
-def _conditions(plan: DesiredState, node: str, loads: Mapping[str, Measured]) -> Iterator[DeviceConditions]:
-    """The partitions of each device and the faults of both, in the order of the file."""
+def _situations(
+    plan: DesiredState, node: str, loads: Mapping[str, Measured]
+) -> Iterator[tuple[tuple[DeviceInfo, ...], tuple[int, ...], tuple[SensorFault, ...]]]:
+    """The partitions of each device, the Xids and the other faults of both, in the order of the file."""
     xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
     faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
     entries = list(loads)
@@ -72,10 +74,10 @@ def _conditions(plan: DesiredState, node: str, loads: Mapping[str, Measured]) ->
 
     for infos in sorted(_device_infos(plan, node, loads), key=order):
         ids = dict.fromkeys((infos[0].device.raw.id, *(each.device.id for each in infos)))
-        yield DeviceConditions(
-            parts=infos,
-            xids=tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
-            faults=tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
+        yield (
+            infos,
+            tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
+            tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
         )
 
 

@@ -213,58 +213,14 @@ class MeasuredDevice:
         return self.own.memory_used_mib // len(self.info.users) if self.info.users else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceConditions:
-    """The load and the faults of a device."""
+@dataclass(slots=True, kw_only=True)
+class SimulatedDevice:
+    """One device: its load and its faults now, and the counters that have accumulated until `at`."""
 
     parts: Sequence[DeviceInfo]  # its partitions, or the whole device
     xids: tuple[int, ...] = ()  # in force now
     faults: Sequence[SensorFault] = ()
-
-    @property
-    def physics(self) -> PhysicsModel:
-        return self.parts[0].physics
-
-    @property
-    def memory_mib(self) -> int:
-        """The memory of the whole device."""
-        return self.parts[0].device.raw.memory // _MIB
-
-    @property
-    def lost(self) -> bool:
-        return LOST in self.xids
-
-    def load_of(self, part: DeviceInfo, at: float) -> Levels:
-        return IDLE if self.lost else levels(part.load, at)
-
-    def load(self, at: float) -> Levels:
-        """Return the load of the whole device. `memory` is only valid without partitions."""
-        parts = [(part.compute, self.load_of(part, at)) for part in self.parts]
-        return Levels(
-            gpu=sum(compute * each.gpu for compute, each in parts),
-            memory=parts[0][1].memory,
-            encoder=sum(compute * each.encoder for compute, each in parts),
-            decoder=sum(compute * each.decoder for compute, each in parts),
-        )
-
-    def power(self, percent: float) -> float:
-        """Return the power under this load of the whole device, in W."""
-        physics = self.physics
-        return 0.0 if self.lost else physics.idle_power + (physics.peak_power - physics.idle_power) * percent / _HUNDRED
-
-    def steady_temperature(self, percent: float) -> float:
-        """Return the temperature that the device approaches under this load, in °C."""
-        physics = self.physics
-        spread = _SPREAD * (2 * draw(self.parts[0].load.seed, "temperature") - 1)
-        return physics.idle_temperature + (physics.peak_temperature - physics.idle_temperature) * percent / 100 + spread
-
-
-@dataclass(slots=True)
-class SimulatedDevice:
-    """One device: its conditions now, and the counters that have accumulated until `at`."""
-
-    conditions: DeviceConditions
-    at: float
+    at: float = 0.0
     energy: float = 0.0  # J
     work: float = 0.0  # seconds under full load
     corrected: float = 0.0
@@ -274,54 +230,92 @@ class SimulatedDevice:
     temperature: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.temperature = self.conditions.steady_temperature(0.0)
-        self._count_xids(self.conditions.xids)
+        self.temperature = self._steady_temperature(0.0)
+        self._count_xids(self.xids)
 
-    def change(self, conditions: DeviceConditions, at: float) -> None:
-        """Use these conditions from `at` on."""
+    def change(
+        self, at: float, parts: Sequence[DeviceInfo], xids: tuple[int, ...] = (), faults: Sequence[SensorFault] = ()
+    ) -> None:
+        """Use this load and these faults from `at` on."""
         self.advance(at)
-        before, self.conditions = self.conditions, conditions
-        self._count_xids(set(conditions.xids) - set(before.xids))
+        self._count_xids(set(xids) - set(self.xids))
+        self.parts, self.xids, self.faults = parts, xids, faults
+
+    @property
+    def _physics(self) -> PhysicsModel:
+        return self.parts[0].physics
+
+    @property
+    def _memory_mib(self) -> int:
+        """The memory of the whole device."""
+        return self.parts[0].device.raw.memory // _MIB
+
+    @property
+    def _lost(self) -> bool:
+        return LOST in self.xids
+
+    def _load_of(self, part: DeviceInfo, at: float) -> Levels:
+        return IDLE if self._lost else levels(part.load, at)
+
+    def _load(self, at: float) -> Levels:
+        """The load of the whole device. `memory` is only valid without partitions."""
+        parts = [(part.compute, self._load_of(part, at)) for part in self.parts]
+        return Levels(
+            gpu=sum(compute * each.gpu for compute, each in parts),
+            memory=parts[0][1].memory,
+            encoder=sum(compute * each.encoder for compute, each in parts),
+            decoder=sum(compute * each.decoder for compute, each in parts),
+        )
+
+    def _power(self, percent: float) -> float:
+        """The power under this load of the whole device, in W."""
+        idle, peak = self._physics.idle_power, self._physics.peak_power
+        return 0.0 if self._lost else idle + (peak - idle) * percent / _HUNDRED
+
+    def _steady_temperature(self, percent: float) -> float:
+        """The temperature that the device approaches under this load, in °C."""
+        idle, peak = self._physics.idle_temperature, self._physics.peak_temperature
+        spread = _SPREAD * (2 * draw(self.parts[0].load.seed, "temperature") - 1)
+        return idle + (peak - idle) * percent / _HUNDRED + spread
 
     def advance(self, at: float) -> None:
         """Simulate the time until `at`, with the mean of the load at both ends."""
-        seconds, now = at - self.at, self.conditions
+        seconds, physics = at - self.at, self._physics
         if seconds <= 0:
             return
-        percent = (now.load(self.at).gpu + now.load(at).gpu) / 2
+        percent = (self._load(self.at).gpu + self._load(at).gpu) / 2
         self.at = at
-        self.energy += now.power(percent) * seconds
+        self.energy += self._power(percent) * seconds
         self.work += percent / _HUNDRED * seconds
         minutes = seconds / _MINUTE
         # The temperature approaches that of the load exponentially. A fault heats linearly, and wins if it is hotter.
-        approached = 1 - math.exp(-seconds / now.physics.thermal_time)  # as a fraction of the difference
-        normal = self.temperature + (now.steady_temperature(percent) - self.temperature) * approached
+        approached = 1 - math.exp(-seconds / physics.thermal_time)  # as a fraction of the difference
+        normal = self.temperature + (self._steady_temperature(percent) - self.temperature) * approached
         temperature = normal
-        for fault in now.faults:
+        for fault in self.faults:
             if isinstance(fault, HardwareErrorsFault):
                 self.corrected += fault.corrected_ecc * minutes
                 self.uncorrected += fault.uncorrected_ecc * minutes
                 self.replays += fault.pcie_replays * minutes
                 self.remapped += fault.remapped_rows * minutes
             else:
-                heated = self.temperature + (fault.to - now.physics.idle_temperature) * seconds / fault.within
+                heated = self.temperature + (fault.to - physics.idle_temperature) * seconds / fault.within
                 temperature = max(normal, min(heated, fault.to))  # of several faults, the last one counts
         self.temperature = temperature
 
     def read(self, at: float) -> SensorReading:
         """Read the sensors of the whole device. `at` must not be before the time of the last call."""
         self.advance(at)
-        now, physics = self.conditions, self.conditions.physics
-        load = now.load(at)
+        physics, load = self._physics, self._load(at)
         busy = load.gpu
-        used, reserved, total = self._memory_mib(load, at)
+        used, reserved, total = self._memory(load, at)
         lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
         linked = _LINKED * physics.links * physics.link_speed * 1e3  # MB per second under full load
         return SensorReading(
             **_own(load, used, reserved, total),
             temperature_c=self.temperature,
             memory_temperature_c=self.temperature + _MEMORY_ABOVE if physics.memory_sensor else None,
-            power_w=now.power(busy),
+            power_w=self._power(busy),
             energy_mj=math.floor(self.energy * 1000),
             sm_clock_mhz=_clock(physics, self.temperature, idle=not busy),
             memory_clock_mhz=round(physics.peak_memory_clock if busy else physics.idle_memory_clock),
@@ -332,20 +326,20 @@ class SimulatedDevice:
             ecc_corrected=math.floor(self.corrected),
             ecc_uncorrected=math.floor(self.uncorrected),
             remapped_rows=math.floor(self.remapped),
-            remap_failed=_REMAP_FAILED in now.xids,
-            xid=now.xids[-1] if now.xids else 0,
+            remap_failed=_REMAP_FAILED in self.xids,
+            xid=self.xids[-1] if self.xids else 0,
             throttle=_throttle(physics, self.temperature, busy),
-            lost=now.lost,
+            lost=self._lost,
         )
 
     def measured(self, at: float) -> Iterable[MeasuredDevice]:
         """Read the sensors of all partitions, or of the whole device."""
-        now, whole = self.conditions, self.read(at)
-        for part in now.parts:
+        whole = self.read(at)
+        for part in self.parts:
             own = whole
             if part.device.is_partition:
                 total, reserved = part.device.memory // _MIB, self._reserved(part)
-                load = now.load_of(part, at)
+                load = self._load_of(part, at)
                 own = replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
             yield MeasuredDevice(part, whole, own)
 
@@ -353,29 +347,28 @@ class SimulatedDevice:
         self.uncorrected += sum(number in _UNCORRECTED for number in new)
         self.remapped += sum(number in _REMAPPED for number in new)
 
-    def _memory_mib(self, load: Levels, at: float) -> tuple[int, int, int]:
-        """Used, reserved and total memory of the whole device."""
-        now, total = self.conditions, self.conditions.memory_mib
-        parts = [(part, part.device.memory // _MIB) for part in now.parts if part.device.is_partition]
+    def _memory(self, load: Levels, at: float) -> tuple[int, int, int]:
+        """Used, reserved and total memory of the whole device, in MiB."""
+        total, kept = self._memory_mib, self._physics.reserved_memory
+        parts = [(part, part.device.memory // _MIB) for part in self.parts if part.device.is_partition]
         if not parts:
-            reserved = min(now.physics.reserved_memory, total)
+            reserved = min(kept, total)
             return _used(load, total - reserved), reserved, total
-        used = sum(_used(now.load_of(part, at), size - self._reserved(part)) for part, size in parts)
+        used = sum(_used(self._load_of(part, at), size - self._reserved(part)) for part, size in parts)
         # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
         free = total - sum(size for _, size in parts)
         reserved = sum(self._reserved(part) for part, _ in parts)
-        return used, min(now.physics.reserved_memory, free + reserved), total
+        return used, min(kept, free + reserved), total
 
     def _reserved(self, part: DeviceInfo) -> int:
         """The memory of a partition that the driver reserves, in MiB."""
-        total = self.conditions.memory_mib
+        total = self._memory_mib
         return part.physics.reserved_memory * (part.device.memory // _MIB) // total if total else 0
 
 
 def idle(info: DeviceInfo, *, lost: bool) -> MeasuredDevice:
     """A device or a partition without load."""
-    conditions = DeviceConditions(parts=(info,), xids=(LOST,) if lost else ())
-    (measured,) = SimulatedDevice(conditions, at=0.0).measured(0.0)
+    (measured,) = SimulatedDevice(parts=(info,), xids=(LOST,) if lost else ()).measured(0.0)
     return measured
 
 

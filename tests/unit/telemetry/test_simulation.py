@@ -11,7 +11,7 @@ from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.model.device import Device, RawDevice
 from vdev.model.geometry import Geometry
 from vdev.model.telemetry import LoadPattern, PhysicsModel, Range
-from vdev.telemetry.simulation import DeviceConditions, DeviceInfo, Load, SimulatedDevice, Throttle
+from vdev.telemetry.simulation import DeviceInfo, Load, SimulatedDevice, Throttle
 
 MIB = 2**20
 PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12, linkSpeed=50)
@@ -52,21 +52,21 @@ def conditions(draw):
     ]
     heat = st.builds(OverheatFault, to=st.integers(20, 150), within=st.floats(1, 600))
     errors = st.builds(HardwareErrorsFault, correctedEcc=st.floats(0, 600), remappedRows=st.floats(0, 600))
-    return DeviceConditions(
-        parts=tuple(parts) or (replace(GPU, load=next(some)),),
-        xids=draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
-        faults=draw(st.lists(heat | errors, max_size=2)),
-    )
+    return {
+        "parts": tuple(parts) or (replace(GPU, load=next(some)),),
+        "xids": draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
+        "faults": draw(st.lists(heat | errors, max_size=2)),
+    }
 
 
 @st.composite
 def devices(draw):
     """A device after some changes, and a time after the last one."""
     at = draw(st.floats(0, 1000))
-    device = SimulatedDevice(draw(conditions()), at)
+    device = SimulatedDevice(at=at, **draw(conditions()))
     for _ in range(draw(st.integers(0, 4))):
         at += draw(st.floats(0, 400))
-        device.change(draw(conditions()), at)
+        device.change(at, **draw(conditions()))
     return device, at + draw(st.floats(0, 400))
 
 
@@ -74,7 +74,7 @@ def devices(draw):
 def test_counters_never_decrease(past, later, other):
     device, at = past
     first, second = device.read(at), device.read(at + later)
-    device.change(other, at + later)
+    device.change(at + later, **other)
     third = device.read(at + later)
     for name in ("energy_mj", "ecc_corrected", "ecc_uncorrected", "remapped_rows", "pcie_replays", "nvlink_mb"):
         assert getattr(first, name) <= getattr(second, name) <= getattr(third, name)
@@ -118,23 +118,23 @@ def test_throttling_follows_temperature(past):
 
 def plain(percent=0, **changes):
     load = Load(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
-    return DeviceConditions(parts=(replace(GPU, load=load),), **changes)
+    return {"parts": (replace(GPU, load=load),), **changes}
 
 
 def test_energy_follows_power():
     """Energy is power times time; with frequent reads, the energy of a wave is that of its mean."""
-    steady = SimulatedDevice(plain(100), 0.0)
+    steady = SimulatedDevice(**plain(100))
     assert steady.read(60.0).energy_mj == 400 * 60 * 1000
     load = Load(pattern=LoadPattern.WAVE, period=60, gpu=Range(0, 100))
-    wave = SimulatedDevice(DeviceConditions(parts=(replace(GPU, load=load),)), 0.0)
+    wave = SimulatedDevice(parts=(replace(GPU, load=load),))
     for at in range(0, 601, 5):
         wave.read(at)
     assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
 
 
 def test_a_lost_device_has_only_its_xid():
-    device = SimulatedDevice(plain(80), 0.0)
-    device.change(plain(80, xids=(79,)), 50.0)
+    device = SimulatedDevice(**plain(80))
+    device.change(50.0, **plain(80, xids=(79,)))
     first, second = device.read(60.0), device.read(900.0)
     assert first.lost
     assert first.xid == 79
