@@ -13,12 +13,12 @@ class Intervals:
     """All in seconds; the defaults are those of production."""
 
     # Polling, of things that send no events, or whose events can be lost.
-    look_at_kubelet: float = 5.0
-    look_at_devices: float = 30.0
+    look_at_driver: float = 5.0  # a DRA driver, at its sockets and files
+    look_at_devices: float = 30.0  # and at everything else that inotify or the poll of directories may have missed
     look_at_files: float = 2.0  # in each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
-    look_at_command_socket: float = 5.0
+    look_at_command_socket: float = 30.0
     look_at_label: float = 30.0  # of the node, without the permission to watch it
     watch_again: float = 600.0  # after which the watch is tried again
     look_at_lock: float = 0.02  # while another agent serves the kubelet: the node has no devices until this one does

@@ -213,7 +213,7 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows, monkeypatch,
 @pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "check")])
 async def test_background_tasks_that_fail(kubelet, start_agent, shows, part, method):
     """The tasks beside the reconciler are also retried."""
-    agent = await start_agent(DEVICES, look_at_kubelet=0.05, look_at_holders=0.05, **SOON)
+    agent = await start_agent(DEVICES, look_at_devices=0.05, look_at_holders=0.05, **SOON)
     owner = getattr(agent.agent, part)
     trouble = Trouble(getattr(owner, method), RuntimeError("who knows"))
     setattr(owner, method, trouble)

@@ -239,8 +239,7 @@ class Agent:
         repeated: dict[str, _Work] = {
             "reconciling": self._reconcile,
             "watching files": self.triggers.watch,
-            "looking at the kubelet regularly": self.triggers.look_at_kubelet,
-            "looking at all devices regularly": self.triggers.look_again,
+            "looking at everything regularly": self.triggers.look_again,
         }
         lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:

@@ -131,17 +131,14 @@ class Triggers:
         self._mark(await self._watcher.follow(wanted))
 
     async def look_again(self) -> None:
-        """Look at everything regularly, because some file systems send no events."""
+        """Look at everything regularly, because some file systems send no events, and a look may have failed."""
         await self._clock.sleep(self._intervals.look_at_devices)
+        await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._agent.dra.look()
         again = self._agent.config.status.kept_at > 0  # errors that only this node showed at the start may be gone
         self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
-
-    async def look_at_kubelet(self) -> None:
-        await self._clock.sleep(self._intervals.look_at_kubelet)
-        await self._agent.retrier.run(_KUBELET, self._see_kubelet)
 
     async def _see_kubelet(self) -> None:
         """Notice a new kubelet, and an agent that has taken the directory."""

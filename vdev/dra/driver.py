@@ -132,7 +132,7 @@ class DraDriver:
                 while True:
                     self._look.clear()
                     await self._restore()
-                    await self._clock.wait(self._look, self._intervals.look_at_kubelet)
+                    await self._clock.wait(self._look, self._intervals.look_at_driver)
         finally:
             self._retrier.forget(step)
             await self._registration_socket.stop()  # first: the kubelet then stops calling the other socket

@@ -83,7 +83,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
         async def start(api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
             clock = LeapClock()
             timing = Timing(
-                Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals), clock
+                Intervals(**quick.INTERVALS | {"look_at_driver": 0.2, "repeat_health": 1000.0} | intervals), clock
             )
             retrier = Retrier(timing=timing)
             driver = DraDriver(
