@@ -73,53 +73,44 @@ def test_partition_ids_do_not_depend_on_their_neighbours(build):
     assert build.ids(one, name)[0].startswith("MIG-")
 
 
-def test_gpu_patterns_name_devices_first_match_wins(build):
-    """`resources.gpus` maps models to names, in the order of the list."""
-    gpus = (
-        PatternItem(pattern="*A100*", name="nvidia.com/a100").with_private(_where=Where("t:9:9")),
-        PatternItem(pattern="*", name="nvidia.com/other"),
+UNMATCHED = "does not match any resources.gpus pattern ('H100*')"
+
+
+@pytest.mark.parametrize(
+    ("kind", "patterns", "partitions", "expected", "problems"),
+    [
+        ("gpus", {"*A100*": "a100", "*": "other"}, None, {"a100": 2}, []),  # the first one wins
+        (
+            "gpus",
+            {"H100*": "h100"},
+            None,
+            {},
+            [("t.yaml:1:1: devices.gpu", True, UNMATCHED), ("t:0:1", False, "matches nothing")],
+        ),
+        ("gpus", {"T4": "t4", "*": "gpu"}, None, {"gpu": 2}, [("t:0:1", False, "matches nothing on this node")]),
+        ("mig", {"1g.*": "small"}, MIXED, {"small": 2, "mig-2g.10gb": 1, "mig-3g.20gb": 1, "gpu": 1}, []),
+        ("mig", {"*": "gpu"}, {0: ("1g.5gb",)}, {"gpu": 2}, [("t:0:1", False, "both whole devices and partitions")]),
+    ],
+)
+def test_patterns_name_devices_and_partitions(build, kind, patterns, partitions, expected, problems):
+    """A problem has the place of its pattern, or of the entry that no pattern matches."""
+    items = tuple(
+        PatternItem(pattern=pattern, name=f"nvidia.com/{name}").with_private(_where=Where(f"t:{number}:1"))
+        for number, (pattern, name) in enumerate(patterns.items())
     )
+    entry = build.entry(partitions=partitions) if partitions else build.entry()
+    stock = build.inventory(entry, mig_strategy=MigStrategy.MIXED, **{kind: items})
+    assert {f"nvidia.com/{name}": count for name, count in expected.items()} == counts(stock)
+    found = [(problem.where, problem.is_error) for problem in stock.problems]
+    assert [(where, is_error) for where, is_error, _ in problems] == found
+    for (_, _, text), problem in zip(problems, stock.problems, strict=True):
+        assert text in problem.message
+
+
+def test_the_reason_for_a_name(build):
+    gpus = (PatternItem(pattern="*A100*", name="nvidia.com/a100"),)
     stock = build.inventory(build.entry(), gpus=gpus)
-    assert {"nvidia.com/a100": 2} == counts(stock)
     assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in stock.reasons[build.ids(stock, "nvidia.com/a100")[0]][1]
-
-
-def test_a_model_that_no_pattern_matches_is_an_error(build):
-    stock = build.inventory(build.entry(), gpus=(PatternItem(pattern="H100*", name="nvidia.com/h100"),))
-    assert {} == stock.resources
-    assert any("does not match any resources.gpus pattern ('H100*')" in problem.message for problem in stock.problems)
-
-
-def test_mig_patterns_rename_profiles(build):
-    """`resources.mig` maps profiles to names under `mixed`."""
-    stock = build.inventory(
-        build.entry(count=1, partitions=MIXED),
-        mig=(PatternItem(pattern="1g.*", name="nvidia.com/mig-small"),),
-        mig_strategy=MigStrategy.MIXED,
-    )
-    assert {"nvidia.com/mig-small": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1} == counts(stock)
-
-
-def test_one_name_for_devices_and_partitions_is_reported(build):
-    """A pattern that gives partitions the name of whole devices has a warning."""
-    stock = build.inventory(
-        build.entry(partitions={0: ("1g.5gb",)}),
-        mig=(PatternItem(pattern="*", name="nvidia.com/gpu").with_private(_where=Where("t:7:3")),),
-        mig_strategy=MigStrategy.MIXED,
-    )
-    assert {"nvidia.com/gpu": 2} == counts(stock)
-    assert [("t:7:3", False)] == [(problem.where, problem.is_error) for problem in stock.problems]
-
-
-def test_a_pattern_that_matches_nothing_is_reported(build):
-    """A pattern without effect is a warning with its place in the file."""
-    gpus = (
-        PatternItem(pattern="T4", name="nvidia.com/t4").with_private(_where=Where("t:3:5")),
-        PatternItem(pattern="*", name="nvidia.com/gpu"),
-    )
-    stock = build.inventory(build.entry(), gpus=gpus)
-    (problem,) = stock.problems
-    assert ("t:3:5", False) == (problem.where, problem.is_error)
 
 
 @pytest.mark.parametrize(
