@@ -208,8 +208,7 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             serving = http.serve(self.options.http_address, http_application(self), hosts=hosts)
             await stack.enter_async_context(in_background(serving, name="http"))
-        if self.node_api.api is not None:
-            stack.push_async_callback(self.node_api.api.aclose)
+        stack.push_async_callback(self.node_api.api.aclose)
         await self.triggers.begin(stack)
         if not await self.reconciler.start():
             self.pending.add(reload=True)

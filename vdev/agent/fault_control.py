@@ -95,8 +95,7 @@ class FaultControl:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
             elif rule.api is not None:
-                if agent.node_api.api is not None:
-                    agent.node_api.api.break_watches()
+                agent.node_api.api.break_watches()
             elif rule.slices is not None:
                 agent.dra.slices.wipe(rule.concerns)
             elif rule.event is not None:

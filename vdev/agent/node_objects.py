@@ -32,13 +32,13 @@ Document = Mapping[str, Any]
 class NodeObject:
     """The Node of this name. `trouble` is why it is unknown or may be old.
 
-    `api` None: there is no API server. `on_heard` is called when `trouble` ends.
+    `on_heard` is called when `trouble` ends.
     """
 
     def __init__(
         self,
         node: str,
-        api: kube.Api | None,
+        api: kube.Api,
         *,
         timing: Timing,
         on_heard: Callable[[], None] = lambda: None,
@@ -67,7 +67,7 @@ class NodeObject:
 
     @property
     def has_server(self) -> bool:
-        return self._api is not None
+        return self._api.has_server
 
     @property
     def document(self) -> Document | None:
@@ -121,7 +121,7 @@ class NodeObject:
     async def _name_others(self) -> None:
         """If there is no Node of this name, read which ones there are, once, for the message."""
         await self._informer.looked()
-        if self._api is None or self.document is not None or not self._informer.is_listed:
+        if self.document is not None or not self._informer.is_listed:
             return
         try:
             nodes, _ = await self._api.list(kube.NODES, keep=lambda node: str(kube.metadata_of(node).get("name")))
@@ -163,7 +163,7 @@ class NodeApi:
     ) -> None:
         node, timing, server = options.node, options.timing, options.api_server
         fault = functools.partial(injected, faults)
-        self.api = Api(server, timing=timing, fault=fault) if server else None
+        self.api = Api(server, timing=timing, fault=fault)
         self.object = NodeObject(node, self.api, timing=timing, on_heard=retry_now)
         self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)

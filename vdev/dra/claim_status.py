@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 class ClaimStatus(Writer):
     """The status of the claims of one driver."""
 
-    def __init__(self, driver: str, api: Api | None, clock: Clock) -> None:
+    def __init__(self, driver: str, api: Api, clock: Clock) -> None:
         super().__init__()
         self.name = f"writing the status of claims of {driver}"
         self._driver = driver
@@ -47,13 +47,13 @@ class ClaimStatus(Writer):
         self._is_due.set()
 
     async def _write_due(self) -> None:
-        if self._api is None or self._health is None:
+        if self._health is None or not self._api.has_server:
             return
         refused: Invalid | None = None
         for claim in list(self._due.values()):
             del self._due[claim.uid]  # before the request: a change during it makes the claim due again
             try:
-                await self._write(self._api, claim)
+                await self._write(claim)
             except Missing:
                 continue
             except ApiServerError as failed:
@@ -64,8 +64,8 @@ class ClaimStatus(Writer):
         if refused is not None:
             raise refused
 
-    async def _write(self, api: Api, claim: PreparedClaim) -> None:
-        found = await api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+    async def _write(self, claim: PreparedClaim) -> None:
+        found = await self._api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         if (found.get("metadata") or {}).get("uid") != claim.uid:
             return
         present = {
@@ -77,7 +77,7 @@ class ClaimStatus(Writer):
         if {_key(each): each for each in wanted} == present:
             return
         document = {"metadata": {"uid": claim.uid}, "status": {"devices": wanted} if wanted else {}}
-        await api.apply(
+        await self._api.apply(
             RESOURCE_CLAIMS,
             claim.name,
             document,

@@ -19,7 +19,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.locks import DirectoryLock
-from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Denied, Missing, Unconfigured
+from ..kube import RESOURCE_CLAIMS, Api, Denied, Missing
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Places, Prepared, read_checkpoint, unknown_cdi_files, write_cdi_file, write_checkpoint
 from .claim import Claim, PreparedClaim, read_claim
@@ -38,14 +38,14 @@ class Claims:
 
     `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims when they or
     `trouble` have changed. `renew` replaces the placeholder node of a physical device that no claim uses any more; it
-    is called in a thread and raises HostError. `api` None: there is no API server, so no claim can be prepared.
+    is called in a thread and raises HostError.
     `prepared` are the claims that an earlier process recorded.
     """
 
     def __init__(
         self,
         places: Places,
-        api: Api | None,
+        api: Api,
         find: Find,
         *,
         on_change: Callable[[Prepared], None] = lambda _claims: None,
@@ -117,8 +117,6 @@ class Claims:
             raise HostError(f"cannot read {self._places.checkpoint}: {self._why(late, 'read')}") from late
 
     async def _read(self, ref: ClaimRef) -> _Read:
-        if self._api is None:
-            return Unconfigured(NO_SERVER)
         try:
             document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
             return read_claim(document, self._driver, uid=ref.uid)

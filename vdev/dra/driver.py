@@ -57,7 +57,7 @@ class DraDriver:
         places: Places,
         *,
         pool: str,
-        api: Api | None,
+        api: Api,
         find: Find,
         on_change: Callable[[], None] = lambda: None,
         renew: Callable[[str], None] = lambda _raw: None,

@@ -161,7 +161,7 @@ class ResourceSlices(ApiApplier):
             await self._delete(each)
         for each in found.update:
             try:
-                self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+                self._wrote(driver, each["spec"], await self._access.api.update(RESOURCE_SLICES, each))
             except Missing as gone:
                 if not gone.served:
                     raise
@@ -171,7 +171,7 @@ class ResourceSlices(ApiApplier):
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._access.node, "uid": self._uid, "controller": True}
         for number, spec in found.create:
             metadata = {"generateName": generate_name(driver, self._access.node, number), "ownerReferences": [owner]}
-            stored = await self._api.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
+            stored = await self._access.api.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
             self._wrote(driver, spec, stored)
         log.log(
             self._access.level,
@@ -185,7 +185,7 @@ class ResourceSlices(ApiApplier):
     async def _delete(self, document: Document) -> None:
         metadata = document["metadata"]
         with contextlib.suppress(Missing, Conflict):  # already deleted, or a new slice has the name
-            await self._api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
+            await self._access.api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
         self._slices.removed(str(metadata["name"]))
 
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
-from ..api_server import ApiServerAddress
+from ..api_server import NO_SERVER, ApiServerAddress
 from ..errors import ApiServerError
-from .errors import ApiCall, Denied, Throttled, Unreachable
+from .errors import ApiCall, Denied, Throttled, Unconfigured, Unreachable
 from .objects import MANAGER, Object, ObjectKind
 
 if TYPE_CHECKING:
@@ -40,16 +40,18 @@ FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
 class Api:
     """A client of one API server. It connects with the first request; `aclose` closes the connection.
 
-    `fault` is called before each request. All methods raise an ApiServerError (see `errors`) and can be cancelled.
+    Without a server, each request raises Unconfigured. `fault` is called before each request. All methods raise an
+    ApiServerError (see `errors`) and can be cancelled.
     """
 
     def __init__(
         self,
-        server: ApiServerAddress,
+        server: ApiServerAddress | None,
         *,
         timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = lambda call: None,
     ) -> None:
+        self.has_server = server is not None
         self.timing = timing
         self._connections = _Connections(server, timing)
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -133,8 +135,8 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        self._raise_fault(call)
         connection = await self._connections.get()
+        self._raise_fault(call)
         interruption = Interruption()
         self._watches.append(interruption)
         try:
@@ -222,9 +224,9 @@ class Api:
         async with self._slots:  # held while a request waits to be repeated, to send few requests to a busy server
             for attempt in range(_ATTEMPTS):
                 try:
+                    connection = await self._connections.get()
                     self._raise_fault(call)
                     self._sent[call.method] += 1
-                    connection = await self._connections.get()
                     return await connection.document(call, params, body, content_type)
                 except Throttled as busy:
                     if attempt == _ATTEMPTS - 1 or busy.after is None or busy.after > intervals.api_patience:
@@ -251,13 +253,15 @@ def _selector(fields: str) -> dict[str, str]:
 class _Connections:
     """The connection to one server. It is made by the first request, and again if the credentials may have changed."""
 
-    def __init__(self, server: ApiServerAddress, timing: Timing) -> None:
+    def __init__(self, server: ApiServerAddress | None, timing: Timing) -> None:
         self._server, self._timing = server, timing
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
 
     async def get(self) -> "Connection":
         """Return a connection with current credentials. Raises Unconfigured."""
+        if self._server is None:
+            raise Unconfigured(NO_SERVER)
         async with self._connecting:
             if self._connection is None or self._connection.is_outdated:
                 self._connection = await asyncio.to_thread(_connect, self._server, self._timing)

@@ -18,7 +18,6 @@ from typing import Generic, TypeVar
 import structlog
 
 from ..aio.tasks import Backoff
-from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from .api import Api
 from .errors import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
@@ -39,7 +38,7 @@ class _Known(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """The objects of a kind that match the field selector. `api` None: there is no API server.
+    """The objects of a kind that match the field selector.
 
     `keep` returns the part of an object to keep, or None to leave the object out. `index` returns the words under which
     `indexed` finds a kept value.
@@ -50,7 +49,7 @@ class Informer(Generic[T]):
 
     def __init__(
         self,
-        api: Api | None,
+        api: Api,
         kind: ObjectKind,
         *,
         keep: Callable[[Object], T | None],
@@ -103,8 +102,8 @@ class Informer(Generic[T]):
     async def seen(self) -> dict[str, T]:
         """Return `objects` after the first attempt to list them. Raises ApiServerError if none has succeeded."""
         await self.looked()
-        if not self.is_listed:
-            raise self.trouble or Unconfigured(NO_SERVER)
+        if self.trouble is not None and not self.is_listed:
+            raise self.trouble
         return self.objects
 
     def wrote(self, document: Object) -> None:
@@ -121,9 +120,6 @@ class Informer(Generic[T]):
 
     async def read(self, name: str) -> None:
         """Get one object, once, instead of listing and watching."""
-        if self._api is None:
-            self._look(Unconfigured(NO_SERVER))
-            return
         trouble: ApiServerError | None = None
         try:
             self._see(await self._api.get(self.kind, name, cached=True))
@@ -139,12 +135,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch the objects until cancelled."""
-        api = self._api
-        if api is None:
-            self._look(Unconfigured(NO_SERVER))
-            self._answered.set()
-            return
-        intervals, clock = api.timing
+        intervals, clock = self._api.timing
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         failures = 0
         while True:
@@ -152,8 +143,8 @@ class Informer(Generic[T]):
             trouble: ApiServerError | None = None
             try:
                 if not self._version:
-                    self._version = await self._list(api)
-                await self._watch(api)
+                    self._version = await self._list()
+                await self._watch()
             except Expired:
                 self._version = ""
             except (Unreachable, Throttled, Unconfigured) as failed:
@@ -169,12 +160,14 @@ class Informer(Generic[T]):
             pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
             await clock.sleep(max(pause, trouble.wait if trouble else 0.0))
 
-    async def _list(self, api: Api) -> str:
+    async def _list(self) -> str:
         """Replace the copy by a new list of the objects; returns the version of the list."""
         self._written.clear()
         # The first list may come from the server's cache. A later list must be at least as new as the forgotten
         # version, because an older one would undo changes that the copy already has.
-        found, version = await api.list(self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry)
+        found, version = await self._api.list(
+            self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry
+        )
         listed = {key: entry for key, entry in found if entry is not None}
         for key in self._written & self._known.keys():
             if _is_newer(self._known[key].version, version):
@@ -189,11 +182,11 @@ class Informer(Generic[T]):
         self._on_look()
         return version
 
-    async def _watch(self, api: Api) -> None:
+    async def _watch(self) -> None:
         """Apply changes to the copy until the server ends the watch."""
         # Jitter, so that the agents of all nodes do not open their next watch at the same time.
-        seconds = api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
-        async with api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds) as events:
+        seconds = self._api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
+        async with self._api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds) as events:
             if self.trouble is not None:
                 self._look(None)
             async for event, document, version in events:

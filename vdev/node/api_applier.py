@@ -20,7 +20,7 @@ from ..aio.clock import Timing
 from ..aio.tasks import TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
-from ..kube import NO_SERVER, NODES, Api, ApiCall, Unconfigured, injected_error
+from ..kube import NODES, Api, ApiCall, injected_error
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
 _REPAIRS = 3  # repairs at once
@@ -48,7 +48,7 @@ class NodeAccess:
     """The dependencies of appliers that write about one Node."""
 
     node: str  # its name
-    api: Api | None  # None: there is no API server
+    api: Api
     view: TargetNode
     timing: Timing
     events: TokenBucket | None = None  # the rate of Events, if several nodes share it
@@ -114,13 +114,6 @@ class ApiApplier(Applier, Writer):
         # Limited, so that vdev does not fight with another controller that reverts its writes.
         self._repairs = TokenBucket(self._clock, burst=_REPAIRS, every=self._intervals.repair_node)
 
-    @property
-    def _api(self) -> Api:
-        """The API server. Raises ApiServerError if none is known."""
-        if self._access.api is None:
-            raise Unconfigured(NO_SERVER)
-        return self._access.api
-
     def _note(self, *, wants: bool) -> None:
         """Record that the wanted state has changed or is set for the first time; `wants` is false if it is empty."""
         self._wants = wants
@@ -134,7 +127,7 @@ class ApiApplier(Applier, Writer):
         self._is_due.set()
 
     async def _write_due(self) -> None:
-        if self._access.api is None and not self._wants:
+        if not (self._wants or self._access.api.has_server):
             return  # nothing was ever written that has to be removed now
         if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
             return
@@ -149,7 +142,7 @@ class ApiApplier(Applier, Writer):
         self._tokens.take()
         subresource = "status" if status else ""
         self._access.view.note(
-            await self._api.apply(NODES, self._access.node, whole, force=status, subresource=subresource)
+            await self._access.api.apply(NODES, self._access.node, whole, force=status, subresource=subresource)
         )
 
     async def _may_repair(self) -> bool:

@@ -124,7 +124,7 @@ class NodeEvents(ApiApplier):
             sent = replace(sent, count=sent.count + times, at=now)
             change = {"count": sent.count, "lastTimestamp": timestamp(self._clock.wall()), "message": text.message}
             try:
-                await self._api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
+                await self._access.api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
             except Missing:
                 sent = None  # another client deleted it
         else:
@@ -132,7 +132,7 @@ class NodeEvents(ApiApplier):
         if sent is None:
             sent = _Sent(self._name(text), times, now)
             try:
-                await self._api.create(EVENTS, self._document(text, sent, uid), namespace=_NAMESPACE)
+                await self._access.api.create(EVENTS, self._document(text, sent, uid), namespace=_NAMESPACE)
             except Conflict as conflict:
                 if not conflict.exists:
                     raise  # it exists: the answer to an earlier attempt was lost

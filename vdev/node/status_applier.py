@@ -58,7 +58,7 @@ class NodeStatus(ApiApplier):
             self.written = True
             return
         wanted, written = (self._capacity, self._conditions), self._document(document.get(_STATUS) or {})
-        rest = await cleared(self._api, document, written)
+        rest = await cleared(self._access.api, document, written)
         if rest is not document:
             self._access.view.note(rest)
         if rest is document or not self._is_up_to_date(rest):

@@ -93,13 +93,12 @@ def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
 class Telemetry(Applier):
     """The sensors of one node, and their interfaces: HTTP for Prometheus, `vdev top`, the status page.
 
-    `api` is None if no API server is configured. `on_change` asks for a reconciliation. `tools` shows the values in
-    containers.
+    `on_change` asks for a reconciliation. `tools` shows the values in containers.
     """
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, api: Api | None, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, options: Options, api: Api, *, on_change: Callable[[], None]) -> None:
         self.tools = ToolFiles(options.smi_dir, self.measured, options.timing)
         self._options = options
         self._clock: Clock = options.clock
