@@ -71,11 +71,10 @@ def run(args: argparse.Namespace) -> int:
         domain=args.domain,
         preset=args.preset,
         count=args.count,
-        arguments=tuple(word for text in args.device for word in ("--device", text)),
     )
     made: list[importers.Imported] = []
     if args.device:
-        made += importers.imported("", "--device", options)
+        made += importers.imported("\n---\n".join(args.device), "--device", options)
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
         found = importers.imported(text_of(path), str(path), options)

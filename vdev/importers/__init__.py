@@ -24,7 +24,7 @@ from . import (
     sriov_device_plugin,
 )
 from .draft import SECTIONS, Draft, listed, mapping
-from .sources import Arguments, ImportOptions, ImportSource, sources
+from .sources import ImportOptions, ImportSource, sources
 
 __all__ = ["FORMS", "ImportOptions", "Imported", "imported", "recognized"]
 
@@ -66,8 +66,6 @@ def recognized(text: str, name: str = "<text>") -> str:
 def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
     """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
     found = sources(text, name)
-    if options.arguments:
-        found = [ImportSource(Arguments(options.arguments)), *found]
     form = FORMS[options.form] if options.form else _form_of(found)
     if form is None:
         entries = [entry for each in found for entry in listed(mapping(each.content).get("devices"))]

@@ -20,7 +20,6 @@ class ImportOptions:
     domain: str = ""  # of the resources, if the plugin takes it from its command line
     preset: str = ""  # of the GPUs, for forms that do not name them
     count: int = 0  # of the GPUs
-    arguments: tuple[str, ...] = ()  # flags of the plugin
 
 
 class Arguments(tuple[str, ...]):

@@ -151,10 +151,6 @@ def test_flags_in_a_manifest() -> None:
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": spec}
     )
     assert ["example.com/fuse"] == [each["resource"] for each in only(text)["devices"]]
-    flags = only(
-        "", form="generic-device-plugin", arguments=("--device", GENERIC.removeprefix("devices: [").removesuffix("]"))
-    )
-    assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
 def test_unconverted_parts_are_comments_and_warnings(subtests):
