@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .testing import BlockingAgent, BlockingKubelet, LoopThread
-    from .testing.agent import Configuration
+    from .testing import BlockingAgent, BlockingKubelet, Configuration, LoopThread
 
 CONFIGURATION = """\
 version: v1

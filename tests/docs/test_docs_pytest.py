@@ -196,7 +196,7 @@ def test_output_of_failures(run):
             r"^_+ (?:ERROR at setup of )?(test_\w+) _+\n(.*?)(?=^[_=]+ |\Z)", done.stdout, re.MULTILINE | re.DOTALL
         )
     )
-    for internal in ("no running event loop", "During handling", "concurrent", "loop_thread.py", "pod_manifest.py:"):
+    for internal in ("no running event loop", "During handling", "concurrent", "testing.py", "pod_manifest.py:"):
         assert internal not in done.stdout, done.stdout
     assert re.match(r"/.*vdev.yaml:2:.*unknown key 'cuont'", shown["test_bad_configuration"]), done.stdout
     assert "\nE       vdev.sim.objects.pod_manifest.ManifestError: expected a v1 Pod, found" in shown["test_no_pod"]
