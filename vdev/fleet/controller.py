@@ -22,7 +22,7 @@ from .. import config
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import TokenBucket
+from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..dra.slice_applier import ResourceSlices
 from ..errors import ApiServerError, ConfigError, UsageError
@@ -49,7 +49,6 @@ log = structlog.get_logger(__name__)
 EVENTS = 500
 """The burst of Events over all nodes; further Events are written one by one."""
 _READING = "reading the configuration"
-_SYNC = "making the Node"
 _READS = frozenset({"get", "list", "watch"})
 _WORKERS = 64  # nodes that are synced at the same time
 
@@ -85,10 +84,13 @@ class Fleet:
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
+        intervals = options.timing.intervals
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, options.name)
-        self._steps = Retrier(timing=options.timing)  # the sync and each writer of each node
+        self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
         self._events = TokenBucket(
             options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
@@ -164,22 +166,20 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, according to the watches."""
-        return self.has_begun and not self._due.names and not any(self._late())
+        return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
+        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
         queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
-        return [*self._late(), *queued]
+        return [*failed, *queued, *self._written_late()]
 
-    def _late(self) -> Iterator[tuple[str, str, str]]:
-        for name in tuple(self.cluster.nodes):
-            if why := self._steps.reason(_step(_SYNC, name)):
-                yield name, _SYNC, why
+    def _written_late(self) -> Iterator[tuple[str, str, str]]:
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
-                    yield name, writer.name, self._steps.reason(_step(writer.name, name))
+                    yield name, writer.name, self._writing.reason(_step(writer, name))
 
     @property
     def writes(self) -> int:
@@ -217,10 +217,9 @@ class Fleet:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
                 continue
-            if late := self.late:
+            if late := {node for node, *_ in self.late}:
                 converged = None
-                behind, failing = {node for node, *_ in late}, {node for node, _, why in late if why}
-                log.info("converging", nodes=len(self.members), behind=len(behind), failing=len(failing))
+                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
             elif converged is not self._spec:
                 converged = self._spec
                 log.info("converged", nodes=len(self.members), writes=self.writes)
@@ -238,15 +237,26 @@ class Fleet:
     async def _sync_forever(self) -> None:
         while True:
             name = await self._due.next()
-            step = _step(_SYNC, name)
-            if not await self._steps.run(step, functools.partial(self._sync, name)):
-                self._due.add_later(name, self._steps.pause(step))
+            await self._sync(name)
             self._due.done(name)
 
     async def _sync(self, name: str) -> None:
-        """Create or delete the Node if needed, then plan and apply."""
-        await self._make(name)
-        await self._plan(name)
+        """Create or delete the Node if needed, then plan and apply.
+
+        A failure is only shown in the status: others may change a Node at any time, and its watch makes it due again.
+        """
+        try:
+            await self._make(name)
+            await self._plan(name)
+        except Exception as failed:  # a bug that affects one node must not stop the others
+            if not isinstance(failed, ApiServerError):
+                log.exception("a node could not be decided", node=name)
+            attempts = self._failures[name][0] + 1 if name in self._failures else 0
+            self._failures[name] = attempts, str(failed)
+            asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
+            self._due.add_later(name, max(self._backoff.pause(attempts), asked))
+        else:
+            self._failures.pop(name, None)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
@@ -323,12 +333,12 @@ class Fleet:
         member = self.members[name] = Member(seen, slices, notes, access, engine)
         assert self._group is not None
         create = self._group.create_task
-        member.tasks = tuple(create(self._write(name, each), name=_step(each.name, name)) for each in member.writers)
+        member.tasks = tuple(create(self._write(name, each), name=_step(each, name)) for each in member.writers)
         return member
 
     async def _write(self, name: str, writer: Writer) -> None:
         structlog.contextvars.bind_contextvars(node=name)  # for the log lines of appliers
-        await self._steps.run_forever(_step(writer.name, name), writer.work)
+        await self._writing.run_forever(_step(writer, name), writer.work)
 
     def _look_at_slices(self, name: str) -> None:
         if (member := self.members.get(name)) is not None:
@@ -352,7 +362,7 @@ class Fleet:
             await self.maker.release(seen)
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
-            self._steps.forget(_step(writer.name, name))
+            self._writing.forget(_step(writer, name))
         seen.unsubscribe_all()
         del self.members[name]
         self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
@@ -383,9 +393,9 @@ async def _elsewhere(_request: Mapping[str, Any]) -> Any:
     raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
 
 
-def _step(what: str, node: str) -> str:
+def _step(writer: Writer, node: str) -> str:
     """The name of an operation."""
-    return f"{what} of {node}"
+    return f"{writer.name} of {node}"
 
 
 def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
