@@ -48,6 +48,20 @@ async def test_a_replaced_token(api_server, api, account, node):
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
+async def test_a_token_is_read_again_before_the_old_one_expires(api_server, start_api, account, node):
+    """This happens after ten minutes. The old connection is closed."""
+    clock = LeapClock()
+    api = await start_api(clock=clock)
+    await api.get(NODES, "worker-1")
+    account.token.write_text("fresh")
+    api_server.tokens.add("fresh")
+    await api.get(NODES, "worker-1")
+    clock.advance(601)
+    await api.get(NODES, "worker-1")
+    sent = [each.headers["authorization"] for each in api_server.asked]
+    assert ["Bearer secret", "Bearer secret", "Bearer fresh"] == sent
+
+
 async def test_an_unknown_token(api_server, api):
     """The error for 401 names the service account."""
     api_server.tokens = {"another"}

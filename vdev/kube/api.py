@@ -264,7 +264,10 @@ class _Connections:
             raise Unconfigured(NO_SERVER)
         async with self._connecting:
             if self._connection is None or self._connection.is_outdated:
+                before = self._connection
                 self._connection = await asyncio.to_thread(_connect, self._server, self._timing)
+                if before is not None:
+                    await before.close_unused()
             return self._connection
 
     async def aclose(self) -> None:

@@ -33,6 +33,9 @@ _NO_ANSWER = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
 _SHOWN = 400  # characters in messages of a response that is not a Status, such as a proxy's error page
 
 
+_RENEWAL = 600.0  # seconds; a kubelet replaces a token that is valid for one hour after 48 minutes
+
+
 class Connection:
     """An HTTP client with the credentials that the files had when it was made.
 
@@ -40,14 +43,23 @@ class Connection:
     """
 
     def __init__(self, server: ApiServerAddress, timing: Timing) -> None:
-        self.is_outdated = False
         self._who = server.who
         self._http = _client(server)
         self._intervals, self._clock = timing
+        self._outdated_at = self._clock.now() + _RENEWAL
         self._requests = 0  # that are open
+
+    @property
+    def is_outdated(self) -> bool:
+        return self._clock.now() >= self._outdated_at
 
     async def aclose(self) -> None:
         await self._http.aclose()
+
+    async def close_unused(self) -> None:
+        """Close it unless a request is open, which this would break."""
+        if not self._requests:
+            await self.aclose()
 
     async def document(
         self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str
@@ -94,15 +106,17 @@ class Connection:
         except TimeoutError as late:
             raise Unreachable(call, f"no complete answer within {within:g} s") from late
         except _NO_ANSWER as failed:
-            self.is_outdated |= isinstance(failed, httpx.ConnectError)
+            if isinstance(failed, httpx.ConnectError):
+                self._outdated_at = self._clock.now()
             raise Unreachable(call, _reason(failed)) from failed
         except Denied as denied:
-            self.is_outdated |= not denied.known
+            if not denied.known:
+                self._outdated_at = self._clock.now()
             raise
         finally:
             self._requests -= 1
-            if self.is_outdated and not self._requests:  # earlier, this would break the other requests
-                await self.aclose()
+            if self.is_outdated:
+                await self.close_unused()
 
     async def _send(self, call: ApiCall, request: httpx.Request) -> httpx.Response:
         """Return the response as soon as it begins, which that of a watch does at once, too."""
