@@ -75,8 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)
     except ConfigError as bad:
-        for problem in bad.problems:
-            _complain(str(problem))
+        from .common import complain  # not needed for --help
+
+        with contextlib.suppress(BrokenPipeError):
+            complain(bad.problems)
         return bad.exit_code
     except VdevError as error:
         for line in str(error).splitlines():

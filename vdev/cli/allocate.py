@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import AllocationError, UsageError
+from ..errors import AllocationError, ConfigError, UsageError
 from ..model.entry import DeviceListStrategy
 from ..model.problem import counted, did_you_mean
 from ..planning import allocation, cdi
@@ -63,9 +63,8 @@ def run(args: argparse.Namespace) -> int:
         return _of_claims(args)
     files, ids = _split(args.files, args.ids)
     seen = plan.preview(files, options.read(args))
-    if code := common.exit_code(seen.problems):
-        common.complain(seen.problems)
-        return code
+    if common.exit_code(seen.problems):
+        raise ConfigError(seen.problems)
     resource = seen.plan.devices.resources.get(args.resource)
     if resource is None:
         known = ", ".join(seen.plan.devices.resources) or "nothing"

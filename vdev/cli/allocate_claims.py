@@ -17,7 +17,7 @@ from ..dra.claim import read_claim
 from ..dra.device_classes import device_classes
 from ..dra.preparation import prepare
 from ..dra.published_devices import DraDevice, PublishedPool
-from ..errors import AllocationError, UsageError, reason_of
+from ..errors import AllocationError, ConfigError, UsageError, reason_of
 from ..importers.draft import mapping
 from ..planning import cdi
 from ..sim.objects import yaml_text
@@ -30,9 +30,8 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of 
 def run(args: argparse.Namespace) -> int:
     """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
     seen = plan.preview(args.files, options.read(args))
-    if code := common.exit_code(seen.problems):
-        common.complain(seen.problems)
-        return code
+    if common.exit_code(seen.problems):
+        raise ConfigError(seen.problems)
     claims, classes = _read(args.claim)
     try:
         _allocate(claims, classes, seen)

@@ -348,14 +348,15 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, good, vdev):
     assert 130 == vdev("validate", good)[0]
 
 
-def test_on_a_terminal_a_problem_has_its_source_line(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("command", ["validate", "config", "plan", "dra classes", "allocate --resource a.b/c"])
+def test_on_a_terminal_a_problem_has_its_source_line(command, tmp_path, monkeypatch, capsys):
     """A caret stands below the mistake. Output that goes to a file or a program has the messages alone."""
     file = tmp_path / "vdev.yaml"
     file.write_text("version: v1\ndevices:\n  - {name: a, resource: a.b/c, virtual: {cuont: 3}}\n")
-    assert 2 == main(["validate", str(file)])
+    assert 2 == main([*command.split(), str(file)])
     (message,) = capsys.readouterr().err.splitlines()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert 2 == main(["validate", str(file)])
+    assert 2 == main([*command.split(), str(file)])
     shown, line, caret = capsys.readouterr().err.splitlines()
     assert message == shown
     assert line[caret.index("^") :].startswith("cuont: 3")
