@@ -46,17 +46,14 @@ class KubeletSocket:
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
         self.is_ours = is_ours
-        self._identity: Stamp | None = None
-        self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
-        self._made = 0
         self.subscribers: set[asyncio.Event] = set()
+        self._identity: Stamp | None = None
         self._checking = asyncio.Lock()  # one check at a time, so that an older result cannot overwrite a newer one
 
     def new_socket_path(self, resource: str) -> Path:
         """Return a path for a resource's socket that was never used before."""
-        self._made += 1
         room = MAX_SOCKET_PATH - len(os.fsencode(self.directory.absolute())) - 1
-        return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}", room=room)
+        return self.directory / names.socket_name(resource, secrets.token_hex(6), room=room)
 
     @property
     def kubelet_present(self) -> bool:
