@@ -6,7 +6,6 @@ operation returns, so their order is always the same.
 
 import asyncio
 import contextlib
-import os
 import random
 import secrets
 import uuid
@@ -35,7 +34,6 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
             (watch, "inotify_simple", SimpleNamespace(INotify=_INotify)),
             (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),
             (registration, "secrets", names),
-            (registration, "os", SimpleNamespace(**{**vars(os), "getpid": lambda: 1})),
             (secrets, "choice", random.choice),
             (uuid, "uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)),
         ):

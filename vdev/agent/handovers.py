@@ -62,7 +62,6 @@ class HandoverActions(Applier):
         self.failures: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # documents for the status, the newest first
         self._agent = agent
         self._calls = BlockingCalls(self._clock)
-        self._numbers = itertools.count()
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._holdings = Holdings()
         self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
@@ -211,7 +210,7 @@ class HandoverActions(Applier):
         limit = min(action.seconds, within)
         try:
             call, abort = self._call(action, subject)
-            reason = await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort) or ""
+            reason = await self._calls.run(call, within=limit, abort=abort) or ""
         except TimeoutError:
             reason = f"{name} took longer than {limit:g} s"
         except Exception as failed:  # a bug in one action must not stop the others

@@ -1,14 +1,13 @@
 """Probes the health of devices, with a task for each device, and applies thresholds to the results."""
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..aio.blocking_calls import BlockingCalls, StillHanging
+from ..aio.blocking_calls import BlockingCalls
 from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
 from ..model.device import HEALTHY, Health, RawDevice
@@ -73,10 +72,11 @@ def after_probe(track: Track, spec: HealthCheck, reason: str, now: float, *, is_
 class _Probed:
     target: Target
     track: Track
-    number: int
     task: asyncio.Task[None] | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     directories: frozenset[Path] = frozenset()
+    is_running: bool = False
+    """Whether a thread has not returned from the last probe."""
 
 
 class HealthMonitor:
@@ -92,7 +92,6 @@ class HealthMonitor:
         self._clock = clock
         self._on_change = on_change
         self._calls = BlockingCalls(clock)
-        self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -131,7 +130,7 @@ class HealthMonitor:
             track = Track(appeared=self._clock.now())
             if old is not None and old.target.spec == target.spec:
                 track = old.track
-            self._probed[key] = _Probed(target, track, next(self._numbers))
+            self._probed[key] = _Probed(target, track)
             self._start(key)
         for key, probed in before.items():
             if probed.task is not None:
@@ -166,7 +165,7 @@ class HealthMonitor:
         while True:
             probed.wake.clear()
             is_scheduled = self._clock.now() >= due
-            reason = await self._probe(key, probed)
+            reason = await self._probe(probed)
             before = probed.track
             probed.track = after_probe(before, spec, reason, self._clock.now(), is_scheduled=is_scheduled)
             if before.ok and not probed.track.ok:
@@ -179,22 +178,25 @@ class HealthMonitor:
             # `wake` does not postpone the next scheduled probe.
             await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))
 
-    async def _probe(self, key: str, probed: _Probed) -> str:
+    async def _probe(self, probed: _Probed) -> str:
         """Why the probe fails; empty if it succeeds."""
         spec, device, resource = probed.target
+        if probed.is_running:
+            return "the probe hangs"
 
         def call() -> tuple[frozenset[Path], str]:
-            reason = probes.failure(spec, device, resource, self._host, program)
-            return probes.directories(spec, device, resource, self._host), reason
+            probed.is_running = True
+            try:
+                reason = probes.failure(spec, device, resource, self._host, program)
+                return probes.directories(spec, device, resource, self._host), reason
+            finally:
+                probed.is_running = False
 
         try:
             program = probes.program_of(spec, device, resource)
-            caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones
-            probed.directories, reason = await self._calls.run(caller, call, within=spec.timeout, abort=program.abort)
+            probed.directories, reason = await self._calls.run(call, within=spec.timeout, abort=program.abort)
         except TimeoutError:
             reason = f"the probe took longer than {spec.timeout:g} s"
-        except StillHanging:
-            reason = "the probe hangs"
         except Exception as error:  # a bug in a probe must only affect its device
             reason = f"the probe failed: {error!r}"
         return reason
