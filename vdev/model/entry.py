@@ -37,7 +37,7 @@ from .scalars import (
 )
 from .section import Placed, Section
 from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
-from .telemetry import EntryTelemetry, Measured, PhysicsModel, SmiTool
+from .telemetry import EntryTelemetry, PhysicsModel, SmiTool
 from .template import Template, parse
 from .virtual import VirtualDevices
 
@@ -387,11 +387,8 @@ class Entry(Placed):
         return _TOOLS.get(self.virtual.model.resource) if self.virtual else None
 
     @property
-    def measured(self) -> Measured | None:
-        """The load of the devices and what they are like; None if they have no sensors."""
-        if self.telemetry is None:
-            return None
-        return Measured(self.telemetry, self.virtual.physics if self.virtual else PhysicsModel(), self.maker)
+    def physics(self) -> PhysicsModel:
+        return self.virtual.physics if self.virtual else PhysicsModel()
 
     @property
     def acts_on_handovers(self) -> bool:

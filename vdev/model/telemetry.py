@@ -192,15 +192,6 @@ class SmiTool(StrEnum):
     AMD = "amd"
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The sensors of one entry's devices."""
-
-    load: EntryTelemetry
-    physics: PhysicsModel
-    maker: SmiTool | None = None  # whose names their metrics have
-
-
 DIRECTORY = "/var/lib/vdev/smi"
 """The default directory on the node."""
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from ..faults.effects import SensorFault
 from ..model.device import Device, base_id, grouped
-from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, Range, SmiTool
+from ..model.entry import Entry
+from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Range, SmiTool
 from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
@@ -30,10 +31,10 @@ class Sensors:
 
     def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
         """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`. Blocks."""
-        loads = {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
+        entries = {entry.name: entry for entry in plan.observed.entries if entry.telemetry}
         with self._lock:
             before, self._simulated = self._simulated, {}
-            for infos, xids, faults in _situations(plan, self._node, loads) if loads else ():
+            for infos, xids, faults in _situations(plan, self._node, entries) if entries else ():
                 raw = infos[0].device.raw
                 device = before.get(raw.id)
                 known = {each.device.id: each for each in device.parts} if device else {}
@@ -43,7 +44,8 @@ class Sensors:
                     # A ramp goes on while the same pods use the device.
                     since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
                     seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
-                    parts.append(replace(info, load=_load(loads[raw.entry].load, info.pods, pod_loads, since, seed)))
+                    spec = entries[raw.entry].telemetry or EntryTelemetry()
+                    parts.append(replace(info, load=_load(spec, info.pods, pod_loads, since, seed)))
                 if device is None:
                     device = SimulatedDevice(at=at, parts=parts, xids=xids, faults=faults)
                 else:
@@ -61,18 +63,18 @@ class Sensors:
 
 
 def _situations(
-    plan: DesiredState, node: str, loads: Mapping[str, Measured]
+    plan: DesiredState, node: str, measured: Mapping[str, Entry]
 ) -> Iterator[tuple[tuple[DeviceInfo, ...], tuple[int, ...], tuple[SensorFault, ...]]]:
     """The partitions of each device, the Xids and the other faults of both, in the order of the file."""
     xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
     faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
-    entries = list(loads)
+    entries = list(measured)
 
     def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
         raw = infos[0].device.raw
         return entries.index(raw.entry), raw.index
 
-    for infos in sorted(_device_infos(plan, node, loads), key=order):
+    for infos in sorted(_device_infos(plan, node, measured), key=order):
         ids = dict.fromkeys((infos[0].device.raw.id, *(each.device.id for each in infos)))
         yield (
             infos,
@@ -81,23 +83,23 @@ def _situations(
         )
 
 
-def _device_infos(plan: DesiredState, node: str, loads: Mapping[str, Measured]) -> list[tuple[DeviceInfo, ...]]:
+def _device_infos(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[tuple[DeviceInfo, ...]]:
     """The partitions of each whole device, or the device itself if it has none."""
     users, claimed = _users(plan, node)
-    numbers_of = _numbers(plan, loads)
+    numbers_of = _numbers(plan, measured)
     found: dict[str, dict[str, DeviceInfo]] = {}
     for resource in plan.devices.each_once.values():
         for slot in resource.slots:
-            device, load = slot.device, loads.get(slot.device.raw.entry)
-            if load is None or device.id in found.get(device.raw.id, ()):
+            device, owner = slot.device, measured.get(slot.device.raw.entry)
+            if owner is None or device.id in found.get(device.raw.id, ()):
                 continue
             entry = resource.entries.get(device.raw.entry)
             number, first = numbers_of.get(device.raw.id, (0, 0))
             found.setdefault(device.raw.id, {})[device.id] = DeviceInfo(
                 device=device,
                 resource=entry.resource if entry else resource.name,
-                physics=load.physics,
-                maker=load.maker,
+                physics=owner.physics,
+                maker=owner.maker,
                 number=number,
                 first=first,
                 geometry=entry.geometry if entry else None,
@@ -156,14 +158,14 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Ra
     )
 
 
-def _numbers(plan: DesiredState, loads: Mapping[str, Measured]) -> dict[str, tuple[int, int]]:
+def _numbers(plan: DesiredState, measured: Mapping[str, Entry]) -> dict[str, tuple[int, int]]:
     """`DeviceInfo.number` and `DeviceInfo.first` of each whole device; devices that faults removed keep theirs."""
     partitions: dict[str, set[str]] = {}
     maker: dict[str, SmiTool | None] = {}
     for resource in plan.observed.inventory.each_once.values():
         for device in resource.by_device.values():
-            load = loads.get(device.raw.entry)
-            maker[device.raw.id] = load.maker if load else None
+            owner = measured.get(device.raw.entry)
+            maker[device.raw.id] = owner.maker if owner else None
             partitions.setdefault(device.raw.id, set()).update([device.id] if device.is_partition else ())
     number = numbers(plan.observed.inventory)
     found: dict[str, tuple[int, int]] = {}

@@ -12,7 +12,7 @@ from importlib import resources
 
 from ..model.device import Device
 from ..model.entry import Entry
-from ..model.telemetry import PhysicsModel, SmiTool
+from ..model.telemetry import SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .simulation import DeviceInfo
@@ -38,7 +38,7 @@ def devices_with_tool(plan: DesiredState) -> dict[str, DeviceInfo]:
     return {
         name: DeviceInfo(
             device=device,
-            physics=entry.measured.physics if entry.measured else PhysicsModel(),
+            physics=entry.physics,
             maker=tools[device.raw.id],
             number=number[device.raw.id],
             count=counts[tools[device.raw.id]],

@@ -19,7 +19,7 @@ def entry(text):
 def test_telemetry_is_off_by_default():
     spec = config.load_text(NVIDIA).spec
     assert spec.telemetry is None
-    assert (spec.entries[0].measured, spec.entries[0].smi_tool) == (None, None)
+    assert (spec.entries[0].telemetry, spec.entries[0].smi_tool) == (None, None)
 
 
 @pytest.mark.parametrize("asking", ["telemetry: {}\n", "  telemetry: {}\n", "  smi: true\n"])
@@ -28,7 +28,7 @@ def test_telemetry_is_on_if_any_key_requests_it(asking):
     text = asking + NVIDIA if asking.startswith("t") else NVIDIA + asking
     spec = config.load_text(text).spec
     assert Telemetry() == spec.telemetry
-    load = spec.entries[0].measured.load
+    load = spec.entries[0].telemetry
     assert (EntryTelemetry(), 10.0, Range(80, 98)) == (load, load.seconds, load.gpu_load)
     assert spec.entries[0].smi_tool is SmiTool.NVIDIA
 
@@ -36,8 +36,8 @@ def test_telemetry_is_on_if_any_key_requests_it(asking):
 def test_real_devices_need_their_own_key():
     """Power and temperature of a real serial port would be made up."""
     real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
-    assert entry("telemetry: {}\n" + real).measured is None
-    assert entry(real + "  telemetry: {pattern: steady}\n").measured.load.pattern is LoadPattern.STEADY
+    assert entry("telemetry: {}\n" + real).telemetry is None
+    assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.pattern is LoadPattern.STEADY
 
 
 def test_defaults_of_sensor_faults():

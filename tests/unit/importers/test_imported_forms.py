@@ -270,7 +270,7 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
     assert entry.is_nvidia
     assert SmiTool.NVIDIA is entry.smi_tool
-    assert SmiTool.NVIDIA is entry.measured.maker
+    assert SmiTool.NVIDIA is entry.maker
 
 
 def test_unconverted_keys_are_warnings(subtests):
