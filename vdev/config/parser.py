@@ -104,7 +104,7 @@ class YamlReader(*_Bases):  # type: ignore[misc]
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()
-        place = self.place
+        place = place_of(event, self._name)
         if isinstance(event, yaml.AliasEvent):
             self._check_alias(str(event.anchor), place)
         elif event.tag not in (None, "", "!", *_TAGS[type(event)]):

@@ -56,12 +56,9 @@ def test_errors_in_a_load(subtests):
         ("{gpu: [1, 2, 3]}", "expected the two ends of a range, got 3 values"),
         ("{gpu: 101}", "101 is more than 100 percent"),
         ("{gpu: -1}", "expected percent, got the number -1; such as 60, or [5, 95]"),
-        ("{gpu: lots}", "expected percent, got the string 'lots'"),
-        ("{memory: {}}", "expected percent, got a mapping"),
         ("{period: 0s}", "0 s is out of range"),
         ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
         ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
-        ("{load: 5}", "unknown key 'load'"),
     ]
     check_refusals(subtests, cases, f"{ENTRY}  telemetry: @\n")
 
@@ -72,9 +69,6 @@ def test_errors_in_the_section(subtests):
         ('{address: "x:70000"}', "'x:70000' is not an address"),
         ('{address: "::1:9400"}', "write an IPv6 address in brackets"),
         ("{hostnameLabel: HOSTNAME}", "expected Hostname or hostname"),
-        ("{podAnnotations: 1}", "expected true or false"),
-        ("[]", "telemetry: expected a mapping"),
-        ("{adress: x}", "did you mean 'address'?"),
     ]
     check_refusals(subtests, cases, f"telemetry: @\n{ENTRY}")
 
