@@ -75,18 +75,6 @@ async def test_the_status_subresource(api_server, api, node):
     assert "1" == found["metadata"]["labels"]["vdev.dev/a"]
 
 
-async def test_a_field_that_the_kubelet_sets_to_zero(api_server, api, node):
-    """The kubelet becomes its owner, so only a forced apply changes it back."""
-    wanted = {"status": {"capacity": {"vdev.dev/b": "4"}}}
-    await api.apply(NODES, "n", wanted, subresource="status")
-    zero = {"status": {"capacity": {"vdev.dev/b": "0"}}}
-    await api_server.edit("nodes", "n", zero, manager="kubelet", subresource="status")
-    with pytest.raises(kube.Conflict, match=r"\.status\.capacity\.vdev\.dev/b"):
-        await api.apply(NODES, "n", wanted, subresource="status")
-    found = await api.apply(NODES, "n", wanted, subresource="status", force=True)
-    assert "4" == found["status"]["capacity"]["vdev.dev/b"]
-
-
 async def test_conditions_are_merged_by_type(api_server, api, node):
     """A condition is added, changed and removed without an effect on the kubelet's."""
     mine = {"type": "GpuHealthy", "status": "False", "reason": "Xid"}
