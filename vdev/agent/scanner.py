@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
-from ..discovery.health_monitor import Target
+from ..discovery.probes import Target
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model.device import RawDevice

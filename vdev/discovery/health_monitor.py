@@ -5,23 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ..aio.blocking_calls import BlockingCalls
 from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
-from ..model.device import HEALTHY, Health, RawDevice
+from ..model.device import HEALTHY, Health
 from ..model.entry import HealthCheck, Probe
 from ..observe.metrics import Metrics
 from . import probes
-
-
-class Target(NamedTuple):
-    """A device to probe."""
-
-    spec: HealthCheck
-    device: RawDevice
-    resource: str = ""
+from .probes import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,23 +172,23 @@ class HealthMonitor:
 
     async def _probe(self, probed: _Probed) -> str:
         """Why the probe fails; empty if it succeeds."""
-        spec, device, resource = probed.target
+        target = probed.target
         if probed.is_running:
             return "the probe hangs"
 
         def call() -> tuple[frozenset[Path], str]:
             probed.is_running = True
             try:
-                reason = probes.failure(spec, device, resource, self._host, program)
-                return probes.directories(spec, device, resource, self._host), reason
+                reason = probes.failure(target, self._host, program)
+                return probes.directories(target, self._host), reason
             finally:
                 probed.is_running = False
 
         try:
-            program = probes.program_of(spec, device, resource)
-            probed.directories, reason = await self._calls.run(call, within=spec.timeout, abort=program.abort)
+            program = probes.program_of(target)
+            probed.directories, reason = await self._calls.run(call, within=target.spec.timeout, abort=program.abort)
         except TimeoutError:
-            reason = f"the probe took longer than {spec.timeout:g} s"
+            reason = f"the probe took longer than {target.spec.timeout:g} s"
         except Exception as error:  # a bug in a probe must only affect its device
             reason = f"the probe failed: {error!r}"
         return reason

@@ -8,11 +8,12 @@
 Opening a device may change it: a serial line raises DTR, which resets an Arduino. Begin with `exists`.
 """
 
+import contextlib
 import errno
 import os
 import posixpath
 from pathlib import Path
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
@@ -24,14 +25,23 @@ _HERE = HostRoot()
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
-def program_of(spec: HealthCheck, device: RawDevice, resource: str) -> Program:
+class Target(NamedTuple):
+    """A device to probe."""
+
+    spec: HealthCheck
+    device: RawDevice
+    resource: str = ""
+
+
+def program_of(target: Target) -> Program:
     """The program of the probe `command`; `Program.abort` ends it."""
-    values = facts(device, resource)
-    return Program([argument.render(values) for argument in spec.command])
+    values = facts(target.device, target.resource)
+    return Program([argument.render(values) for argument in target.spec.command])
 
 
-def failure(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
+def failure(target: Target, host: HostRoot, program: Program) -> str:
     """Why the probe fails; empty if it succeeds. Blocks, in the worst case forever."""
+    spec, device, _ = target
     try:
         match spec.probe:
             case Probe.EXISTS:
@@ -39,7 +49,7 @@ def failure(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot,
             case Probe.OPEN:
                 return _not_opened(device, host)
             case Probe.FILE:
-                return _other_content(_file(spec, device, resource), spec.content.strip())
+                return _other_content(_file(target), spec.content.strip())
             case Probe.COMMAND:
                 return program.run()
             case _:
@@ -48,26 +58,18 @@ def failure(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot,
         return str(broken)
 
 
-def directories(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
+def directories(target: Target, host: HostRoot) -> frozenset[Path]:
     """The directories whose changes may change the result of the probe."""
-    nodes = [node.host_path for node in device.nodes]
-    match spec.probe:
-        case Probe.EXISTS:
-            paths = [*nodes, *(mount.host_path for mount in device.mounts)]
-        case Probe.OPEN:
-            paths = nodes
-        case Probe.FILE:
-            host, paths = _HERE, [_file(spec, device, resource)]
-        case Probe.COMMAND:
-            paths = []
-        case _:
-            assert_never(spec.probe)
+    spec, device, _ = target
+    if spec.probe is Probe.COMMAND:
+        return frozenset()
+    paths = [*(node.host_path for node in device.nodes), *(mount.host_path for mount in device.mounts)]
+    if spec.probe is Probe.FILE:
+        host, paths = _HERE, [_file(target)]
     found = set()
     for path in paths:
-        try:
+        with contextlib.suppress(HostError):
             found.add(host.path(posixpath.dirname(path)))
-        except HostError:
-            continue
     return frozenset(found)
 
 
@@ -94,8 +96,8 @@ def _not_opened(device: RawDevice, host: HostRoot) -> str:
     return ""
 
 
-def _file(spec: HealthCheck, device: RawDevice, resource: str) -> str:
-    return spec.path.render(facts(device, resource)) if spec.path else ""
+def _file(target: Target) -> str:
+    return target.spec.path.render(facts(target.device, target.resource)) if target.spec.path else ""
 
 
 def _other_content(path: str, wanted: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from vdev.discovery.health_monitor import HealthMonitor, Target
+from vdev.discovery.health_monitor import HealthMonitor
+from vdev.discovery.probes import Target
 from vdev.hostfs import HostRoot
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
