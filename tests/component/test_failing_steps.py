@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 import threading
 from pathlib import Path
 
@@ -114,43 +115,32 @@ async def test_one_entry_that_fails(kubelet, start_agent, shows):
     await kubelet.wait_until(lambda: not failing(agent), what="the end of an entry that is gone")
 
 
-async def test_an_output_that_fails(kubelet, start_agent, shows):
-    """If CDI files cannot be written, only new devices are Unhealthy until they can."""
-    strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
-    agent = await start_agent(DEVICES + strategy, **SOON)
-    cdi = agent.agent.cdi
-    cdi.make = write = Trouble(cdi.make, RuntimeError("who would have thought"))
-    agent.edit(MORE + strategy)
-    reason = "writing CDI specifications failed: RuntimeError: who would have thought"
+@pytest.mark.parametrize(
+    ("part", "step"), [("cdi", "writing CDI specifications"), ("placeholders", "making placeholders")]
+)
+async def test_an_output_that_fails(kubelet, start_agent, shows, directory, part, step):
+    """If CDI files or placeholders cannot be made, only new devices are Unhealthy until they can."""
+    text = DEVICES.replace("count: 2", "count: 2, node: {file: x}")
+    text += "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
+    agent = await start_agent(text, **SOON)
+
+    def made():
+        if part == "cdi":
+            return re.findall(r'"name": *"(npu-\d)"', "".join(each.read_text() for each in agent.cdi_dir.iterdir()))
+        return sorted(path.name.removeprefix("vdev-") for path in (directory / "devices").glob("vdev-*"))
+
+    applier = getattr(agent.agent, part)
+    applier.make = make = Trouble(applier.make, RuntimeError("who would have thought"))
+    agent.edit(text.replace("count: 2", "count: 3"))
+    reason = f"{step} failed: RuntimeError: who would have thought"
     await agent.calls_unhealthy(kubelet, NPU, "npu-2", reason)
     await shows(NPU, 3, 2)
-    await kubelet.wait_until(lambda: write.attempts > 3, what="attempts")
-    assert [reason] == failing(agent)
-    (file,) = agent.cdi_dir.iterdir()
-    assert "npu-2" not in file.read_text()
-    write.failure = None
+    await kubelet.wait_until(lambda: make.attempts > 3, what="attempts")
+    assert ([reason], ["npu-0", "npu-1"]) == (failing(agent), made())
+    make.failure = None
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
-    assert "npu-2" in file.read_text()
-
-
-async def test_placeholders_that_fail(kubelet, start_agent, shows, directory):
-    """Devices whose placeholders exist are Healthy, and others are Unhealthy."""
-
-    def devices(count):
-        return DEVICES.replace("count: 2", f"count: {count}, node: {{file: x}}")
-
-    agent = await start_agent(devices(1), **SOON)
-    placeholders = agent.agent.placeholders
-    placeholders.make = Trouble(placeholders.make, RuntimeError("who would have thought"))
-    agent.edit(devices(2))
-    await agent.calls_unhealthy(
-        kubelet, NPU, "npu-1", "making placeholders failed: RuntimeError: who would have thought"
-    )
-    await shows(NPU, 2, 1)
-    assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
-    placeholders.make.failure = None
-    await shows(NPU, 2, 2)
+    assert ["npu-0", "npu-1", "npu-2"] == made()
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from vdev.agent import status
 from vdev.errors import ConfigError
 
 NPU = "acme.dev/npu"
@@ -9,6 +10,7 @@ GOOD = "version: v1\ndevices:\n  - {name: acme, resource: acme.dev/npu, virtual:
 WRONG = "  - {name: wrong, resource: acme.dev/wrong, glob: /etc/passwd}\n"
 ABSENT = "  - {name: absent, resource: acme.dev/absent, glob: /dev/no-such-device}\n"
 LENIENT = "flags: {failOnInitError: false}\n"
+PART = GOOD + "  - {name: half, resource: acme.dev/half, virtual: {cuont: 1}}\n" + LENIENT
 
 
 def told(agent, words):
@@ -46,3 +48,21 @@ async def test_on_reload_a_problem_is_logged_once(start_agent, shows):
     await shows(NPU, 4, 4)
     assert 1 == told(agent, "/etc/passwd is not a device node")
     assert any("/etc/passwd" in problem.message for problem in agent.agent.reconciler.problems)
+
+
+def reading(agent):
+    """Whether the last read files are in force, and the problems, by the status."""
+    document = status.status(agent.agent)
+    return document["config"]["lastReloadSuccessful"], [each["message"] for each in document["problems"]]
+
+
+async def test_an_edit_of_a_partly_wrong_file_is_refused(kubelet, start_agent):
+    """Its wrong entry was left out at the start. Later edits are applied as a whole or refused."""
+    agent = await start_agent(PART)
+    wrong = ["unknown key 'cuont'"]
+    await kubelet.wait_until(lambda: (True, wrong) == reading(agent), what="the good part")
+    agent.edit(PART.replace("count: 2", "count: 3"))
+    await kubelet.wait_until(lambda: (False, wrong) == reading(agent), what="the refusal")
+    agent.edit(GOOD + LENIENT)
+    await kubelet.wait_until(lambda: (True, []) == reading(agent), what="the good file")
+    assert 2 == kubelet.node().allocatable[NPU]

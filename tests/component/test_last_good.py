@@ -76,8 +76,11 @@ async def bad_start(start_agent, kubelet, text, **options):
 
 
 @pytest.mark.parametrize(("text", "words"), BAD.values(), ids=BAD)
-async def test_a_start_with_a_bad_file_keeps_all_devices(start_agent, kubelet, shows, leave, text, words):
-    """Held devices stay with their pod, other pods get the rest, and status, log and problems have the reason."""
+async def test_a_start_with_a_bad_file_keeps_all_devices(start_agent, kubelet, shows, text, words):
+    """Held devices stay with their pod, other pods get the rest, and status, log and problems have the reason.
+
+    A good edit is applied at once, and then the agent is ready.
+    """
     agent = await start_agent(GOOD)
     await kubelet.run_pod(manifest("holder", {NPU: 1}))
     held = kubelet.pod("holder").container().devices[NPU]
@@ -94,12 +97,6 @@ async def test_a_start_with_a_bad_file_keeps_all_devices(start_agent, kubelet, s
     await kubelet.run_pod(manifest("second", {NPU: 1}))
     assert set(held).isdisjoint(kubelet.pod("second").container().devices[NPU])
     assert [] == kubelet.errors
-
-
-async def test_a_good_edit_is_applied_at_once(start_agent, kubelet, shows, leave):
-    """The files are in force again, and the agent is ready."""
-    await leave()
-    agent = await bad_start(start_agent, kubelet, SYNTAX)
     agent.edit(MORE)
     await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the edit")
     assert "" == refused(agent)
