@@ -68,9 +68,9 @@ class RunningAgent:
 
     async def settled(self, kubelet: Kubelet) -> None:
         """Wait for the end of a reconciliation: the kubelet gets the lists before the last appliers run."""
-        before = self.agent.reconciles
+        is_done = self.agent.pending.is_done
         self.agent.pending.add()  # one more, because the last one may have ended
-        await kubelet.wait_until(lambda: self.task.done() or self.agent.reconciles != before, what="a reconciliation")
+        await kubelet.wait_until(lambda: self.task.done() or is_done.is_set(), what="a reconciliation")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
         """Wait until the device is listed as Unhealthy for this reason, which may come later than the health."""

@@ -120,9 +120,7 @@ class Agent:
         self.reconciled_at = clock.now()  # when the last reconciliation ended
         self.triggers = Triggers(self)
         self.notifier = Notifier(self, options.service_manager) if options.service_manager else None
-        self.reconciles = 0  # that have ended
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
-        self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -303,9 +301,6 @@ class Agent:
             await self.retrier.run("watching directories", self.triggers.arm)
             until = earliest((plan_at, self.retrier.next_attempt(begun), self.faults.engine.next_change))
             self.reconciled_at = self.options.clock.now()
-            self.reconciles += 1
-            async with self._reconciled:
-                self._reconciled.notify_all()
             if self.notifier is not None:
                 self.notifier.look()
         await self.pending.wait(until)
@@ -326,10 +321,9 @@ class Agent:
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # Wait for a pending reconciliation, so that the status shows what a command just changed.
-        due = self.reconciles + self._reconciling.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
-            async with self.options.clock.timeout(_STATUS_WAITS), self._reconciled:
-                await self._reconciled.wait_for(lambda: self.reconciles >= due)
+            async with self.options.clock.timeout(_STATUS_WAITS):
+                await self.pending.is_done.wait()
         return await asyncio.to_thread(status, self)
 
     def displace(self) -> None:

@@ -44,6 +44,7 @@ class PendingWork:
         self.work = Work()
         self._clock = clock
         self._wake = asyncio.Event()
+        self.is_done = asyncio.Event()  # set while no reconciliation was asked for and none is running
 
     def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
         """Ask for a reconciliation with this work; without arguments it only plans and applies again."""
@@ -51,11 +52,7 @@ class PendingWork:
         self.work.scan.update(scan)
         self.work.faults |= faults
         self._wake.set()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a reconciliation was asked for that has not begun."""
-        return self._wake.is_set()
+        self.is_done.clear()
 
     def take(self) -> Work:
         """Return the work that is pending, and forget it."""
@@ -64,8 +61,11 @@ class PendingWork:
 
     async def wait(self, until: float | None) -> None:
         """Wait until a reconciliation is asked for, or until this (monotonic) time."""
+        if not self._wake.is_set():
+            self.is_done.set()
         await self._clock.wait(self._wake, None if until is None else until - self._clock.now())
         self._wake.clear()
+        self.is_done.clear()
 
 
 class Triggers:

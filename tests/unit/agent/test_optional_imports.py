@@ -21,7 +21,7 @@ async def main(root):
     agent = Agent(run.agent_options(options.read(parsed(["run", *flags]), {})))
     async with Kubelet(Path(root) / "k") as kubelet, asyncio.TaskGroup() as group:
         task = group.create_task(agent.run())
-        is_up = lambda: agent.reconciles > 1 and kubelet.listed().get("acme.dev/npu")
+        is_up = lambda: agent.pending.is_done.is_set() and kubelet.listed().get("acme.dev/npu")
         await kubelet.wait_until(is_up, what="the devices")
         agent.stop()
         await task
