@@ -54,11 +54,6 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, 
         await asyncio.sleep(every)
 
 
-def height() -> int:
-    """How many lines fit on the terminal."""
-    return max(8, shutil.get_terminal_size().lines - 1)
-
-
 def width() -> int | None:
     """The columns of the terminal; None if the output goes elsewhere, so nothing is cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -47,14 +47,13 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected a number of at least 0, got {args.rows}")
     document = asyncio.run(_document(run_dir, args.names))
-    rows = common.SHOWN if args.rows is None else args.rows or None
     if args.output == "json" or args.once or not sys.stdout.isatty():
-        common.show(args, document, lines(document, args.sort, rows))
+        common.show(args, document, lines(document, args.sort, common.SHOWN if args.rows is None else args.rows))
         return 0
 
     async def frame() -> Sequence[str]:
         now = await _document(run_dir, args.names)
-        return list(lines(now, args.sort, common.height() - _OTHER_LINES if args.rows is None else rows))
+        return list(lines(now, args.sort, args.rows))  # `watch` cuts what does not fit
 
     asyncio.run(common.watch(frame, every))
     return 0
@@ -74,7 +73,6 @@ async def _document(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 
-_OTHER_LINES = 4  # lines: the first one, an empty one, the head of the table, and how many more devices there are
 _BAR = 10  # characters
 _FULL = 100.0
 _WARM = 85.0  # °C from which a device is shown in a color
@@ -82,7 +80,7 @@ _Device = dict[str, Any]
 
 
 def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str]:
-    """The document of `vdev top --output json` as lines for people, with at most `rows` devices; None for all."""
+    """The document of `vdev top --output json` as lines for people, with at most `rows` devices; 0 or None for all."""
     devices: list[_Device] = document["devices"]
     yield _summary(document["node"], devices)
     yield ""
