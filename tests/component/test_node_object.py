@@ -8,8 +8,8 @@ import structlog
 
 from vdev.agent.node_objects import NodeObject
 from vdev.aio.clock import LeapClock, Timing
+from vdev.file_choice import LABELS
 from vdev.intervals import Intervals
-from vdev.loading import LABELS
 
 LABEL, NVIDIA_LABEL = LABELS
 

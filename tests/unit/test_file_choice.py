@@ -1,4 +1,4 @@
-from vdev.loading import Choice, choose
+from vdev.file_choice import Choice, choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 

@@ -17,8 +17,8 @@ import structlog
 
 from ..config import FileTexts, Loaded
 from ..errors import ConfigError
+from ..file_choice import LABEL, LABELS, Choice, choose
 from ..hostfs import root
-from ..loading import LABEL, LABELS, Choice, choose
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
 from .node_objects import NodeObject

@@ -2,7 +2,7 @@
 
 import argparse
 
-from .. import config, loading
+from .. import config, file_choice
 from ..planning.plan import prove
 from . import common, options
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
-    files = loading.files_of_node(args.files, chosen.node_name)
+    files = file_choice.files_of_node(args.files, chosen.node_name)
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins()]
     document = {"fingerprint": loaded.fingerprint, "values": values}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import config, discovery, loading
+from .. import config, discovery, file_choice
 from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
 from ..errors import ConfigError
@@ -120,7 +120,7 @@ def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: 
     `node_labels` are labels of the Node that select layouts and files.
     """
     node, host = chosen.node_name, HostRoot(chosen.host_root)
-    files = loading.files_of_node([Path(each) for each in paths], node, node_labels)
+    files = file_choice.files_of_node([Path(each) for each in paths], node, node_labels)
     load = functools.partial(config.load, files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     try:
         loaded = load()
@@ -152,7 +152,7 @@ def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: 
     of_labels += [
         warning(f"node {node}", f"no devices of this node follow the label {label}", did_you_mean(label, choices))
         for label in node_labels
-        if label not in choices and label not in loading.LABELS
+        if label not in choices and label not in file_choice.LABELS
     ]
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     notices = (*loaded.notices(), *_of_other_nodes(spec, node))

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .. import config, loading
+from .. import config, file_choice
 from ..errors import ConfigError
 from ..model.device import problem_document
 from ..model.problem import Problem, counted
@@ -36,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; 2 if one is an error."""
     chosen = options.read(args)
     if chosen.named_node:
-        configurations = [tuple(loading.files_of_node(args.files, chosen.named_node))]
+        configurations = [tuple(file_choice.files_of_node(args.files, chosen.named_node))]
     else:
-        configurations = loading.files_of_every_node(args.files)
+        configurations = file_choice.files_of_every_node(args.files)
     found = {files: _problems(files, chosen) for files in configurations}
     problems = tuple(dict.fromkeys(problem for each in found.values() for problem in each))
     code = common.exit_code(problems)

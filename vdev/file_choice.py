@@ -7,7 +7,7 @@ is an error. NVIDIA's config-manager does the same with the fallbacks that its H
 
 import itertools
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ LABEL = "vdev.dev/config"
 LABELS = (LABEL, "nvidia.com/device-plugin.config")
 """The labels that name a file: vdev's own, which takes precedence, and that of NVIDIA's config-manager."""
 
-DEFAULT = "default"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -40,13 +39,13 @@ def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -
             return Choice(found, f"the node's label {key}={label}")
         near = did_you_mean(label, [_stem(name) for name in files])
         return Choice("", f"the node's label {key}={label} names no file; {near or _listed(files)}")
-    for stem, why in ((node, f"the node's name, {node}"), (DEFAULT, f"no label {key} and no file {node}.yaml")):
+    for stem, why in ((node, f"the node's name, {node}"), ("default", f"no label {key} and no file {node}.yaml")):
         found = _of(files, stem)
         if found:
             return Choice(found, why)
     if len(files) == 1:
         return Choice(files[0], "it is the only file")
-    return Choice("", f"no file for node {node}: no label {key}, no {node}.yaml, no {DEFAULT}.yaml; {_listed(files)}")
+    return Choice("", f"no file for node {node}: no label {key}, no {node}.yaml, no default.yaml; {_listed(files)}")
 
 
 def _of(files: Collection[str], stem: str) -> str:
@@ -62,30 +61,24 @@ def _listed(files: Collection[str]) -> str:
     return f"there are {', '.join(files)}" if files else "the directory is empty"
 
 
-_STDIN = Path("/dev/stdin")
-
-
-def _check(paths: Sequence[Path]) -> None:
-    if [*map(str, paths)].count("-") > 1:
-        raise UsageError("- is given twice, and the standard input can be read only once; join the files first")
-
-
 def files_of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = NOTHING) -> list[Path]:
     """Return the files of the node with this name and these labels. Raises UsageError if there are none."""
-    _check(paths)
     key = next((each for each in LABELS if labels.get(each)), LABEL)
-    return [_chosen(path, node, key, labels.get(key, "")) if os.path.isdir(path) else _file(path) for path in paths]
+    (files,) = _configurations(paths, lambda directory: [_chosen(directory, node, key, labels.get(key, ""))])
+    return list(files)
 
 
 def files_of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
     """Return the files of each configuration that a node may have. Raises UsageError."""
-    _check(paths)
-    choices = [_configurations(path) if os.path.isdir(path) else [_file(path)] for path in paths]
-    return list(itertools.product(*choices))
+    return list(_configurations(paths, _candidates))
 
 
-def _file(path: Path) -> Path:
-    return _STDIN if str(path) == "-" else path
+def _configurations(paths: Sequence[Path], of_directory: Callable[[Path], list[Path]]) -> Iterator[tuple[Path, ...]]:
+    """Return each combination of the files, with one of those that the function returns for a directory."""
+    if [*map(str, paths)].count("-") > 1:
+        raise UsageError("- is given twice, and the standard input can be read only once; join the files first")
+    files = [Path("/dev/stdin") if str(path) == "-" else path for path in paths]
+    return itertools.product(*(of_directory(each) if os.path.isdir(each) else [each] for each in files))
 
 
 def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
@@ -95,7 +88,7 @@ def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
     return directory / choice.file
 
 
-def _configurations(directory: Path) -> list[Path]:
+def _candidates(directory: Path) -> list[Path]:
     """Return the files that may be configurations; in a mounted ConfigMap, whose keys need no suffix, all files."""
     names = sorted(each for each in _names(directory) if not each.startswith("."))
     if not (directory / "..data").is_dir():
