@@ -150,6 +150,9 @@ async def test_the_load_shows(kubelet, start_agent, inside):
     await start_agent(config(entry=steady, count=1))
     box = inside(await kubelet.run_pod(manifest("a", {GPU: 1})))
     asked = "utilization.gpu,memory.used,memory.free,memory.reserved,memory.total"
+    facts = "power.limit,clocks.max.sm,pcie.link.gen.max"
+    printed = box.run("nvidia-smi", f"--query-gpu={facts}", "--format=csv,noheader").stdout
+    assert "400.00 W, 1410 MHz, 4\n" == printed, "those of the preset"
 
     def shown() -> list[int]:
         row = box.run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits").stdout

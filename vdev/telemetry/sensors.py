@@ -32,11 +32,11 @@ class Sensors:
     def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
         """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`. Blocks."""
         entries = {entry.name: entry for entry in plan.observed.entries if entry.telemetry}
+        simulated: dict[str, SimulatedDevice] = {}
         with self._lock:
-            before, self._simulated = self._simulated, {}
             for infos, xids, faults in _situations(plan, self._node, entries) if entries else ():
                 raw = infos[0].device.raw
-                device = before.get(raw.id)
+                device = self._simulated.get(raw.id)
                 known = {each.device.id: each for each in device.parts} if device else {}
                 parts = []
                 for info in infos:
@@ -50,7 +50,8 @@ class Sensors:
                     device = SimulatedDevice(at=at, parts=parts, xids=xids, faults=faults)
                 else:
                     device.change(at, parts, xids, faults)
-                self._simulated[raw.id] = device
+                simulated[raw.id] = device
+            self._simulated = simulated
 
     def measured(self, at: float, only: Collection[str] | None = None) -> list[MeasuredDevice]:
         """Read the sensors of all devices and partitions, or of those with the ids `only`. Blocks."""
