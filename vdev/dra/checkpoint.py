@@ -122,11 +122,10 @@ def write_checkpoint(path: Path, claims: Prepared) -> None:
 
 def recorded_claims(path: Path) -> Prepared:
     """Return the claims in the record at `path`; empty if it cannot be read. Blocks."""
-    try:
-        text = read_plain(path, limit=MAX_BYTES, follow=False)
-        return _parsed(text) if text else {}
-    except (HostError, ValueError):
-        return {}
+    with contextlib.suppress(HostError, ValueError):
+        if text := read_plain(path, limit=MAX_BYTES, follow=False):
+            return _parsed(text)
+    return {}
 
 
 def _parsed(text: bytes) -> Prepared:

@@ -120,16 +120,15 @@ class Informer(Generic[T]):
 
     async def read(self, name: str) -> None:
         """Get one object, once, instead of listing and watching."""
-        trouble: ApiServerError | None = None
         try:
             self._see(await self._api.get(self.kind, name, cached=True))
-            self.is_listed = True
         except Missing:
             self._replace(name, None)
-            self.is_listed = True
         except ApiServerError as failed:
-            trouble = failed
-        self._look(trouble)
+            self._look(failed)
+            return
+        self.is_listed = True
+        self._look(None)
 
     # --- list and watch -----------------------------------------------------------------------------------------------
 

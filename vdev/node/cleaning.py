@@ -36,9 +36,8 @@ async def clean(api: Api, fields: OwnedFields) -> None:
     if fields.labels:
         await api.apply(NODES, fields.node, {})
     if fields.resources or fields.conditions:
-        left = _owned_fields(await cleared(api, await api.get(NODES, fields.node), {}))
-        if left.resources or left.conditions:
-            await api.apply(NODES, fields.node, {}, force=True, subresource=_STATUS)
+        await cleared(api, await api.get(NODES, fields.node), {})
+        await api.apply(NODES, fields.node, {}, force=True, subresource=_STATUS)
 
 
 async def cleared(
