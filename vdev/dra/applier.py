@@ -87,8 +87,6 @@ class DraDrivers(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         """Serve a driver for each pool of the plan, and publish the pools."""
-        if self._group is None:
-            return
         wanted = plan.pools.keys() | self.claimed.keys()
         before, self._pools = self._pools, plan.pools
         for name in self._drivers.keys() - wanted:
