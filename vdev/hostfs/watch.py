@@ -72,9 +72,8 @@ class Watcher:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._next_poll = self._loop.time() + poll_interval
-        self.limits: list[
-            str
-        ] = []  # why file events are slow or incomplete on this machine, a sentence for each reason
+        # Why file events are slow or incomplete on this machine, a sentence for each reason.
+        self.limits: list[str] = []
         self._inotify: Any = self._open_inotify() if inotify else None
 
     def _open_inotify(self) -> Any:

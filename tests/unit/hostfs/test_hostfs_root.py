@@ -15,25 +15,23 @@ def host(tmp_path: Path) -> HostRoot:
     return HostRoot(tmp_path / "host")
 
 
-def test_an_absolute_link_is_resolved_below_the_root(host: HostRoot) -> None:
-    (host.root / "dev/link").symlink_to("/dev/target")
-    (host.root / "dev/target").write_text("the host's")
-    assert "/dev/target" == host.resolve("/dev/link")
-    assert "the host's" == host.read_text("/dev/link")
-
-
-def test_a_relative_link_stays_below_the_root(host: HostRoot) -> None:
-    """`..` stops at the root, as in a chroot."""
-    (host.root / "dev/up").symlink_to("../../../../../etc/passwd")
-    assert host.root / "etc/passwd" == host.path("/dev/up")
-
-
-def test_a_linked_directory_is_resolved(host: HostRoot) -> None:
-    """As with /var/run -> /run."""
-    (host.root / "run").mkdir()
-    (host.root / "var").mkdir()
-    (host.root / "var/run").symlink_to("/run")
-    assert host.root / "run/x.sock" == host.path("/var/run/x.sock")
+@pytest.mark.parametrize(
+    ("link", "target", "path", "found"),
+    [
+        ("dev/link", "/dev/target", "/dev/link", "dev/target"),
+        ("dev/up", "../../../../../etc/passwd", "/dev/up", "etc/passwd"),
+        ("var/run", "/run", "/var/run/x.sock", "run/x.sock"),
+    ],
+    ids=["absolute", "relative", "a directory"],
+)
+def test_a_link_is_resolved_below_the_root(host: HostRoot, link: str, target: str, path: str, found: str) -> None:
+    """As in a chroot: `..` stops at the root."""
+    for each in (link, found):
+        (host.root / each).parent.mkdir(exist_ok=True)
+    (host.root / link).symlink_to(target)
+    (host.root / found).write_text("the host's")
+    assert (host.root / found, f"/{found}") == (host.path(path), host.resolve(path))
+    assert "the host's" == host.read_text(path)
 
 
 def test_without_follow_a_link_is_kept(host: HostRoot) -> None:

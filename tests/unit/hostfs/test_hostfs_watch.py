@@ -125,31 +125,23 @@ async def test_a_directory_without_a_watch_is_polled(
         assert limited == ("max_user_watches" in watcher.limits[0])
 
 
-async def test_temporary_files_are_ignored(tmp_path: Path) -> None:
-    """Otherwise each failed write would cause an event and a reconciliation that writes again."""
-    with Watcher(poll_interval=60.0) as watcher:
+@pytest.mark.parametrize(
+    ("name", "poll_interval", "inotify"),
+    [(".state.json.x7.tmp", 60.0, True), ("kubelet_checkpoint", 0.02, True), ("kubelet_checkpoint", 0.02, False)],
+)
+async def test_ignored_files(tmp_path: Path, name: str, poll_interval: float, *, inotify: bool) -> None:
+    """Files before they are renamed, and the kubelet's checkpoint, next to its socket, which changes with each pod.
+
+    Otherwise each failed write would cause an event and a reconciliation that writes again.
+    """
+    with Watcher(poll_interval=poll_interval, inotify=inotify, ignored="checkpoint") as watcher:
         await watcher.follow({tmp_path: True})
         await settled(watcher)
-        unfinished = tmp_path / ".state.json.x7.tmp"
-        unfinished.write_text("half")
+        (tmp_path / name).write_text("half")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await watcher.changes()
-        unfinished.rename(tmp_path / "state.json")
-        await heard(watcher, tmp_path)
-
-
-@pytest.mark.parametrize("inotify", [True, False])
-async def test_ignored_files(tmp_path: Path, *, inotify: bool) -> None:
-    """The kubelet's checkpoint, next to its socket, changes with each pod."""
-    with Watcher(poll_interval=0.02, inotify=inotify, ignored="checkpoint") as watcher:
-        await watcher.follow({tmp_path: False})
-        await settled(watcher)
-        (tmp_path / "kubelet_checkpoint").touch()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await watcher.changes()
-        (tmp_path / "kubelet.sock").touch()
+        (tmp_path / name).rename(tmp_path / "finished")
         await heard(watcher, tmp_path)
 
 
