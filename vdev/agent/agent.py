@@ -220,10 +220,10 @@ class Agent:
             tasks = self._follow(group)
             with contextlib.suppress(Interrupted):
                 async with self._starting:
-                    if await self.lock.take(self._stop):
-                        take_over = functools.partial(self._take_over, group)
-                        await self.retrier.supervise("taking over the node", take_over)
-                        tasks += self._serve(group)
+                    await self.lock.take()
+                    take_over = functools.partial(self._take_over, group)
+                    await self.retrier.supervise("taking over the node", take_over)
+                    tasks += self._serve(group)
             await self._stop.wait()
             log.info("stopping")
             for task in tasks:

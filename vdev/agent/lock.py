@@ -5,7 +5,6 @@ the directory itself, which all pods and processes of a node share. It leaves no
 """
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -39,10 +38,10 @@ class NodeLock:
         self._seen: tuple[int, int] | None = None  # the directory that another agent serves
         self._remade: tuple[tuple[int, int], float] | None = None  # another directory in its place, and since when
 
-    async def take(self, stopping: asyncio.Event) -> bool:
-        """Wait until the directory exists and no other agent serves it. False if `stopping` was set before."""
+    async def take(self) -> None:
+        """Wait until the directory exists and no other agent serves it."""
         try:
-            while not stopping.is_set():
+            while True:
                 before = self.trouble
                 trouble, stands_by = await asyncio.to_thread(self._take)
                 if stands_by:
@@ -51,17 +50,15 @@ class NodeLock:
                 if trouble != before:
                     self._on_change()
                 if not trouble:
-                    self._taken = True
-                    if before:
-                        log.info("serving the node", directory=str(self._directory))
-                    return True
+                    break
                 if trouble != before:
                     log.warning("waiting to serve the node", reason=trouble)
-                pause = self._intervals.look_at_lock if stands_by else self._intervals.look_for_directory
-                with contextlib.suppress(TimeoutError):
-                    async with self._clock.timeout(pause):
-                        await stopping.wait()
-            return False
+                await self._clock.sleep(
+                    self._intervals.look_at_lock if stands_by else self._intervals.look_for_directory
+                )
+            self._taken = True
+            if before:
+                log.info("serving the node", directory=str(self._directory))
         finally:
             self._presence.release()
 
