@@ -4,12 +4,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from .. import importers
 from ..config import text_of
 from ..errors import UsageError
+from ..importers.draft import Draft
 from . import common
 
 DESCRIPTION = """Convert the configuration of another plugin to vdev's.
@@ -72,25 +72,26 @@ def run(args: argparse.Namespace) -> int:
         preset=args.preset,
         count=args.count,
     )
-    made: list[importers.Imported] = []
+    made: list[Draft] = []
     if args.device:
         made += importers.imported("\n---\n".join(args.device), "--device", options)
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
         found = importers.imported(text_of(path), str(path), options)
         if len(args.files) > 1:
-            found = [replace(each, name=(len(found) > 1 and each.name) or path.stem) for each in found]
+            for each in found:
+                each.name = (len(found) > 1 and each.name) or path.stem
         made += found
     return _deliver(args, made)
 
 
-def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> int:
+def _deliver(args: argparse.Namespace, made: Sequence[Draft]) -> int:
     chosen = [each for each in made if args.only in (None, each.name)]
     names = [each.name or "vdev" for each in made]
     if not chosen:
         raise UsageError(f"--only {args.only}: there is no such result; there are {', '.join(names)}")
     if args.output == "json":
-        files = [{"name": each.name, "text": each.text, "warnings": list(each.warnings)} for each in chosen]
+        files = [{"name": each.name, "text": each.text, "warnings": each.warnings} for each in chosen]
         print(json.dumps({"files": files}, indent=2))
     elif args.to is not None:
         _write(args.to, chosen)
@@ -107,7 +108,7 @@ def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> in
     return 1 if args.strict and warnings else 0
 
 
-def _write(to: str, made: Sequence[importers.Imported]) -> None:
+def _write(to: str, made: Sequence[Draft]) -> None:
     path = Path(to)
     names = [each.name or "vdev" for each in made]
     unfit = [name for name in names if "/" in name or name in (".", "..") or not name.isprintable()]

@@ -78,14 +78,14 @@ def run(args: argparse.Namespace) -> int:
     hardware = pieces(HostRoot(chosen.host_root))
     salt = (args.salt or secrets.token_hex(16)) if args.anonymize else ""
     draft = Recording(hardware, salt).of(chosen.node_name, devices or (), args.domain if args.hardware else "")
-    text = draft.text()
+    text = draft.text
     config.load_text(text, "the recording")  # a recording that vdev would refuse is an error now, not when it is used
     if args.to is None or args.output == "json":
         common.show(args, {"text": text, "warnings": draft.warnings}, text.splitlines())
     else:
         _write(args.to, text)
     if args.output == "text":
-        for warning in dict.fromkeys(draft.warnings):
+        for warning in draft.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return 0
 

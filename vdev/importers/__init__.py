@@ -9,7 +9,6 @@ or looks at a node. All results are valid vdev files.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 
 from .. import config
@@ -26,7 +25,7 @@ from . import (
 from .draft import SECTIONS, Draft, listed, mapping
 from .sources import ImportOptions, ImportSource, sources
 
-__all__ = ["FORMS", "ImportOptions", "Imported", "imported", "recognized"]
+__all__ = ["FORMS", "ImportOptions", "imported", "recognized"]
 
 FORMS: Mapping[str, ModuleType] = {
     "generic-device-plugin": generic_device_plugin,
@@ -37,15 +36,6 @@ FORMS: Mapping[str, ModuleType] = {
     "nvidia": nvidia_device_plugin,
 }
 """The modules of the forms by name, in the order of detection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A vdev file that an import made. `name` distinguishes it from other results of the same text."""
-
-    name: str
-    text: str
-    warnings: tuple[str, ...] = ()
 
 
 def recognized(text: str, name: str = "<text>") -> str:
@@ -63,7 +53,7 @@ def recognized(text: str, name: str = "<text>") -> str:
     return str(form.TITLE) if form else ""
 
 
-def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
+def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
     """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
     found = sources(text, name)
     form = FORMS[options.form] if options.form else _form_of(found)
@@ -76,30 +66,30 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
     own = [each for each in found if form.recognizes(each.content)]
     if not own:
         raise UsageError(f"{name}: this is not a configuration of {form.TITLE}")
-    drafts: Sequence[Draft] = form.drafts(own, options)
-    results = [_checked(draft) for draft in drafts]
+    drafts: list[Draft] = form.drafts(own, options)
+    for draft in drafts:
+        _check(draft)
     if not any(draft.sections.get(each) for draft in drafts for each in SECTIONS):
-        why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)
+        why = "".join(f"\n  {warning}" for draft in drafts for warning in draft.warnings)
         nothing = "nothing in it can be converted:" + why if why else "it declares nothing"
         raise UsageError(f"{name}: this is a configuration of {form.TITLE}, but {nothing}")
-    return results
+    return drafts
 
 
 def _form_of(found: Sequence[ImportSource]) -> ModuleType | None:
     return next((form for form in FORMS.values() if any(form.recognizes(each.content) for each in found)), None)
 
 
-def _checked(draft: Draft) -> Imported:
-    """The file, in which parts that vdev would refuse are comments."""
+def _check(draft: Draft) -> None:
+    """Make comments of the parts that vdev would refuse."""
     for item in draft.items:
         item.name_unread()
     while True:
-        text = draft.text()
         try:
-            config.load_text(text, draft.name or "<imported>")
+            config.load_text(draft.text, draft.name or "<imported>")
         except ConfigError as bad:
             texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
             if not any(draft.remove(path, why) for path, why in texts):  # each round removes something
                 raise
         else:
-            return Imported(draft.name, text, tuple(dict.fromkeys(draft.warnings)))
+            return

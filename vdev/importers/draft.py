@@ -67,7 +67,9 @@ class Draft:
 
     def note(self, where: str, what: str, entry: DraftEntry | None = None, *, comment: str = "") -> None:
         """Report something that the reader should know, as a warning and a comment."""
-        self.warnings.append(f"{where}: {what}" if where else what)
+        warning = f"{where}: {what}" if where else what
+        if warning not in self.warnings:
+            self.warnings.append(warning)
         (self.remarks if entry is None else entry.comments).append(comment or what)
 
     def entry_name(self, wanted: str) -> str:
@@ -109,6 +111,7 @@ class Draft:
             self.sections.pop("sharing", None)
         return True
 
+    @property
     def text(self) -> str:
         return "\n".join(self._lines()) + "\n"
 

@@ -25,7 +25,7 @@ def played(
     devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = ""
 ) -> tuple[str, Lists]:
     """The text of the recording, and its ids and NUMA nodes by resource."""
-    text = Recording(hardware or [], salt).of("gpu-7", devices).text()
+    text = Recording(hardware or [], salt).of("gpu-7", devices).text
     spec = config.load_text(text).spec
     found = inventory(spec, "elsewhere")
     assert not [problem for problem in found.problems if problem.is_error]

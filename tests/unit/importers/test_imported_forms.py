@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.kit.previews import preview
 from vdev import config
 from vdev.errors import ConfigError, UsageError
-from vdev.importers import FORMS, Imported, ImportOptions, imported, recognized
+from vdev.importers import FORMS, ImportOptions, imported, recognized
+from vdev.importers.draft import Draft
 from vdev.model.telemetry import SmiTool
 
 GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"
@@ -26,7 +27,7 @@ def config_map(**data: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data})
 
 
-def files(text: str, **wishes: object) -> list[Imported]:
+def files(text: str, **wishes: object) -> list[Draft]:
     made = imported(text, "f", ImportOptions(**wishes))
     for each in made:
         assert not [problem for problem in config.load_text(each.text).problems if problem.is_error]
@@ -266,7 +267,7 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     file.write_text(made.text + "node: {labels: true}\n")
     labels = preview([file], node="node-1", host_root=tmp_path).labels
     assert (product, memory, count) == tuple(labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "count"))
-    assert () == made.warnings
+    assert [] == made.warnings
     (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
     assert entry.is_nvidia
     assert SmiTool.NVIDIA is entry.smi_tool
@@ -368,7 +369,7 @@ nodeSelector: {{}}
     flags = {"migStrategy": "mixed", "failOnInitError": False, "nvidiaDriverRoot": "/run/nvidia/driver"}
     assert {**flags, "plugin": {**plugin, "deviceIDStrategy": "index"}} == yaml.safe_load(a.text)["flags"]
     assert {**flags, "plugin": plugin, "gdsEnabled": True} == yaml.safe_load(b.text)["flags"]
-    assert ("image, mps have no counterpart here", "config.default has no counterpart here") == a.warnings == b.warnings
+    assert ["image, mps have no counterpart here", "config.default has no counterpart here"] == a.warnings == b.warnings
 
 
 def test_invalid_mps_is_left_out() -> None:
