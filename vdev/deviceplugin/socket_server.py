@@ -79,7 +79,6 @@ class SocketServer:
         self.path = path
         self._services = tuple(services)
         self._calls = calls
-        self._file = str(path)
         self._intervals, self._clock = timing
         self._server: grpc.aio.Server | None = None
         self._inode = 0
@@ -122,7 +121,7 @@ class SocketServer:
     def owns_socket(self) -> bool:
         """Whether the file is still this server's socket: a starting kubelet deletes all sockets. Blocks briefly."""
         try:
-            return os.lstat(self._file).st_ino == self._inode
+            return os.lstat(self.path).st_ino == self._inode
         except OSError:
             return False
 

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import HostError
@@ -115,8 +115,8 @@ class SysTree:
             return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
         return ""
 
-    def children(self, device: str, subsystems: Collection[str], *, bus: str = "") -> list[str]:
-        """The devices of these subsystems below the device, in natural order of their directories.
+    def children(self, device: str, wanted: str, *, bus: str = "") -> list[str]:
+        """The devices of the `wanted` subsystem below the device, in natural order of their directories.
 
         Devices of `bus` further below (on a hub, behind a bridge) are left out, because they are devices of their own.
         The interfaces of a USB device belong to it.
@@ -133,7 +133,7 @@ class SysTree:
                 subsystem = self.subsystem(each)
                 if bus and subsystem == bus and not self._host.exists(f"{each}/bInterfaceNumber"):
                     continue
-                if subsystem in subsystems:
+                if subsystem == wanted:
                     found.append(each)
                 pending.append(each)
         return sorted(found, key=natural_key)
@@ -226,7 +226,7 @@ class NodeFinder:
         if subsystem == "vfio":
             group = self.tree.text(directory, "iommu_group")
             return ([f"/dev/vfio/{group}", _GROUP_OWNER], [group]) if group else ([], [])
-        devices = self.tree.children(directory, (subsystem,), bus=bus)
+        devices = self.tree.children(directory, subsystem, bus=bus)
         nodes = [node for device in devices if (node := self.tree.node(device))]
         if subsystem == "net":  # an interface has a name and no node
             return nodes, [posixpath.basename(device) for device in devices]

@@ -108,7 +108,7 @@ def _joined(parts: Sequence[RawDevice]) -> RawDevice:
 
 
 def _read(tree: SysTree, port: str, directory: str) -> _Usb:
-    interfaces = tree.children(directory, ("usb",), bus="usb")
+    interfaces = tree.children(directory, "usb", bus="usb")
     classes = [tree.text(directory, "bDeviceClass"), *(tree.text(each, "bInterfaceClass") for each in interfaces)]
     values = {
         "vendor": tree.text(directory, "idVendor").lower(),
