@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
+from ..hostfs.files import Stamp, stamp
 from ..intervals import PRODUCTION, Intervals
 
 log = structlog.get_logger(__name__)
@@ -42,7 +43,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
     client = functools.partial(_serve, commands=commands, patience=intervals.command)
     server = await asyncio.start_unix_server(client, sock=listener, limit=_MAX_REQUEST)
     try:
-        while await asyncio.to_thread(_identity, path) == own:
+        while await asyncio.to_thread(stamp, path) == own:
             await asyncio.sleep(intervals.look_at_command_socket)
         raise HostError(f"the control socket {path} was deleted or replaced by something else")
     finally:
@@ -93,21 +94,9 @@ def _parse(line: bytes, commands: Collection[str]) -> Mapping[str, Any]:
     return request
 
 
-_Identity = tuple[int, int]
-
-
-def _identity(path: Path) -> _Identity | None:
-    """Return which file is there: while the socket that made it is open, no other file has the same numbers."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _remove(path: Path, own: _Identity | None) -> None:
+def _remove(path: Path, own: Stamp | None) -> None:
     """Remove our socket, but no other file at its path."""
-    if _identity(path) == own:
+    if stamp(path) == own:
         path.unlink(missing_ok=True)
 
 
@@ -119,7 +108,7 @@ def _must_be_ours(directory: Path) -> None:
         raise OSError(errno.EPERM, why)
 
 
-def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
+def _bind(path: Path) -> tuple[socket.socket, Stamp | None]:
     """Return a listening socket that only its owner may open, and its file. Raises OSError; blocks.
 
     It is bound under another name and renamed, so that a client that sees the file can connect.
@@ -137,7 +126,7 @@ def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
         listener.bind(str(unfinished))
         unfinished.chmod(0o600)
         listener.listen(_MAX_CLIENTS)
-        own = _identity(unfinished)
+        own = stamp(unfinished)
         unfinished.replace(path)  # the path may have the socket of a process that has ended
     except OSError:
         listener.close()

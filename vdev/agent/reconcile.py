@@ -102,8 +102,7 @@ class Reconciler:
         self.published = True
         self.previous = plan.as_previous(self._clock.now(), self._agent.options.intervals.retire_handover)
         if self.previous.dropped:
-            forget = functools.partial(asyncio.to_thread, self.scanner.forget, self.scan, self.advertised)
-            await self._retrier.run("forgetting devices", forget)
+            await asyncio.to_thread(self.scanner.forget, self.scan, self.advertised)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
         # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
