@@ -5,8 +5,7 @@ import pytest
 from tests.kit.api_server import ApiServer
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
-from vdev.sim import Kubelet, Phase, Timings
-from vdev.sim.api.store import ApiObjectError, ApiObjects
+from vdev.sim import ApiObjectError, ApiObjects, Kubelet, Phase, Timings
 
 
 @pytest.fixture

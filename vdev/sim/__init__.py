@@ -5,7 +5,8 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
-from .api.store import ApiObjectError, ApiObjects
+from .api.kinds import Refused as ApiObjectError
+from .api.store import ApiObjects
 from .device_manager.device_table import Capacity, KubeletPanic
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event

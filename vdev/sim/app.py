@@ -50,6 +50,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     await asyncio.to_thread(_check_directories, options)
     host, _, port = options.api_server.rpartition(":")
     api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port)) if port else None
+    objects = ApiObjects(None if api is None else api.objects)
     kubelet = Kubelet(
         options.kubelet_dir,
         node_name=options.node_name,
@@ -57,9 +58,9 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
-        objects=ApiObjects(None if api is None else api.objects),
+        objects=objects,
     )
-    nodes = NodeObjects(kubelet, kubelet.objects.store)
+    nodes = NodeObjects(kubelet, objects.store)
     nodes.register()  # before a client can connect
     again, end = asyncio.Event(), asyncio.Event()
 
@@ -90,7 +91,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
         tasks.append(group.create_task(nodes.run(), name="follow the API server"))
         if options.pods is not None:
-            watch = PodDirectory(kubelet.objects, kubelet.journal, options.pods).run()
+            watch = PodDirectory(objects.store, kubelet.journal, options.pods).run()
             tasks.append(group.create_task(watch, name="watch the pods directory"))
         await end.wait()
         for task in tasks:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..aio.clock import Clock
 from ..errors import HostError
 from . import lint
-from .api.store import ApiObjects
+from .api.store import ObjectStore
 from .device_manager import device_checkpoint
 from .device_manager.device_table import DeviceTable, KubeletPanic
 from .kubelet.kubelet_directory import KubeletPaths
@@ -71,7 +71,7 @@ class KubeletSettings:
     rate_limit: bool
     host_root: Path | None
     overlaps: Overlaps
-    objects: ApiObjects
+    objects: ObjectStore
     cdi_dir: Path | None
     strict: bool
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from .api.kinds import BY_NAME, Refused
-from .api.store import ApiObjectError, ApiObjects
+from .api.store import ObjectStore
 from .journal import Journal
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
@@ -42,7 +42,7 @@ class _Object:
 class PodDirectory:
     """Creates and deletes objects as the files of a directory say. It is read every `interval` seconds."""
 
-    def __init__(self, objects: ApiObjects, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
+    def __init__(self, objects: ObjectStore, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
         self._objects = objects
         self._journal = journal
         self._path = Path(path)
@@ -66,7 +66,7 @@ class PodDirectory:
         new = [each for _, objects in self._files.values() for each in objects if each.created is None]
         # Pods come last, so that their claims and classes exist.
         for each in sorted(new, key=lambda each: (each.is_pod, each.path)):
-            await self._create(each)
+            self._create(each)
 
     def _load(self, path: str, content: bytes) -> list[_Object]:
         """The objects of a file; none if there is a mistake in it, which is reported."""
@@ -86,10 +86,10 @@ class PodDirectory:
         self._journal.note_refused(path, why, line)
         return []
 
-    async def _create(self, new: _Object) -> None:
+    def _create(self, new: _Object) -> None:
         try:
-            new.created = (await self._objects.create(new.document["kind"], new.document))["metadata"]
-        except ApiObjectError as error:
+            new.created = self._objects.add(BY_NAME[new.document["kind"]], new.document)["metadata"]
+        except Refused as error:
             # It is tried again, because an old pod of this name may be Terminating.
             if new.refused != str(error):
                 new.refused = str(error)
@@ -100,7 +100,7 @@ class PodDirectory:
             if (meta := each.created) is not None:
                 with contextlib.suppress(Refused):  # somebody else has deleted it
                     kind, place = BY_NAME[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
-                    self._objects.store.delete(kind, *place, {"uid": meta["uid"]}, now=False)
+                    self._objects.delete(kind, *place, {"uid": meta["uid"]}, now=False)
 
 
 def _check(document: Any) -> None:

@@ -12,7 +12,7 @@ import yaml
 from ..objects import yaml_text
 from . import patches, protobuf_bodies
 from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, invalid, value_at
-from .store import Change, ObjectStore, at_version, timestamp
+from .store import Change, ObjectStore, at_version, timestamp, without_status
 
 JSON, YAML, APPLY = "application/json", "application/yaml", "application/apply-patch+yaml"
 MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
@@ -25,6 +25,7 @@ _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
 _BODIES = ("", JSON, YAML, protobuf_bodies.MEDIA_TYPE, *_PATCHES, APPLY)
 _LONGEST_WATCH = 1800.0  # seconds
 _OPAQUE = ("opaque", "data")  # fields with objects of drivers, in which null may mean something
+_PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")  # metadata that must be that of the object
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -258,7 +259,10 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
         case "create" if request.subresource:
             return 201, _act_on_pod(objects, request)
         case "create":
-            return 201, objects.create(kind, namespace, _understood(kind, request.body), request.manager)
+            document = _understood(kind, request.body)
+            if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
+                document = without_status(document)
+            return 201, objects.create(kind, namespace, document, request.manager)
         case "update":
             return 200, _update(objects, request)
         case "delete":
@@ -297,11 +301,22 @@ def _without_null(value: Any) -> Any:
 def _update(objects: ObjectStore, request: Request) -> Document:
     kind, key = request.kind, request.key
     document = _understood(kind, request.body)
-    objects.get(kind, *key)
+    old = objects.get(kind, *key)
     if not value_at(document, "metadata.resourceVersion"):
         text = "Invalid value: 0: must be specified for an update"
         raise invalid(kind, request.name, [("metadata.resourceVersion", text)])
-    return objects.change(kind, key, document, manager=request.manager, subresource=request.subresource)
+    return _change(objects, request, old, document)
+
+
+def _change(objects: ObjectStore, request: Request, old: Stored, sent: Stored) -> Document:
+    """Change the part of an object that belongs to the subresource: the status, or everything but the status."""
+    main, status = (old, sent) if request.subresource else (sent, old)
+    new = sent
+    if request.kind.status:
+        new = without_status(main) | ({"status": status["status"]} if "status" in status else {})
+        named = {field: each for field, each in (sent.get("metadata") or {}).items() if field in _PRECONDITIONS}
+        new["metadata"] = (main.get("metadata") or {}) | named
+    return objects.change(request.kind, request.key, new, manager=request.manager, subresource=request.subresource)
 
 
 def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
@@ -317,20 +332,29 @@ def _patch(objects: ObjectStore, request: Request) -> Document:
     patched = _PATCHES.get(request.content_type)
     if patched is None:
         raise unsupported((*_PATCHES, APPLY))
-    kind, key = request.kind, request.key
-    new = _understood(kind, patched(objects.get(kind, *key), request.body))
-    return objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
+    old = objects.get(request.kind, *request.key)
+    return _change(objects, request, old, _understood(request.kind, patched(old, request.body)))
 
 
 def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
     if not request.params.get("fieldManager"):
         raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
-    body = _understood(request.kind, request.body)
+    kind, key = request.kind, request.key
+    body = _understood(kind, request.body)
     body["metadata"] = {"name": request.name, **(body.get("metadata") or {})}
-    status = 200 if objects.has(request.kind, *request.key) else 201
+    if body["metadata"].get("managedFields"):
+        raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
+    status = 200 if objects.has(kind, *key) else 201
+    if request.subresource:
+        objects.get(kind, *key)
+        body = {"status": body["status"]} if "status" in body else {}
+    elif status == 201 and (uid := body["metadata"].get("uid")):
+        raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+    elif kind.status:
+        body = without_status(body)
     done = objects.apply(
-        request.kind,
-        request.key,
+        kind,
+        key,
         body,
         manager=request.manager,
         subresource=request.subresource,
@@ -370,8 +394,6 @@ def _bind(objects: ObjectStore, request: Request, binding: Document) -> None:
     if pod["spec"].get("schedulingGates"):
         raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
     more = {field: metadata.get(field) or {} for field in ("labels", "annotations")}
-    new = patches.merged(pod, {"metadata": more, "spec": {"nodeName": node}})
-    pod = objects.change(kind, key, new, manager=request.manager)
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
-    new = patches.merged(pod, {"status": {"conditions": [scheduled]}})
-    objects.change(kind, key, new, manager=request.manager, subresource="status")
+    change = {"metadata": more, "spec": {"nodeName": node}, "status": {"conditions": [scheduled]}}
+    objects.change(kind, key, patches.merged(pod, change), manager=request.manager)

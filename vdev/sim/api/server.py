@@ -27,7 +27,7 @@ from ...errors import UsageError
 from . import requests, tables
 from .kinds import KINDS, ApiKind, Document, Refused, discovery
 from .requests import Request
-from .store import ObjectStore
+from .store import ObjectStore, well_formed
 
 _VERBS = {  # as in RBAC: for one object, and for all
     "GET": ("get", "list"),
@@ -187,11 +187,8 @@ class ApiServer:
                 return JSONResponse(form(requests.listed(self.objects, request)))
             case "get":
                 return JSONResponse(form(self.objects.get(request.kind, request.namespace, request.name)))
-        try:
+        with well_formed():
             status, document = requests.write(self.objects, request)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
-            raise Refused(400, "BadRequest", text) from error
         return JSONResponse(document, status)
 
 

@@ -67,10 +67,14 @@ class ObjectStore:
 
     def get(self, kind: ApiKind, namespace: str, name: str) -> Stored:
         """Return an object. Raises Refused if it does not exist."""
-        found = self._found[kind].get((namespace, name))
+        found = self.find(kind, namespace, name)
         if found is None:
             raise not_found(kind, name)
         return found
+
+    def find(self, kind: ApiKind, namespace: str, name: str) -> Stored | None:
+        """Return an object, None if it does not exist."""
+        return self._found[kind].get((namespace, name))
 
     def has(self, kind: ApiKind, namespace: str, name: str) -> bool:
         return (namespace, name) in self._found[kind]
@@ -102,31 +106,36 @@ class ObjectStore:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
         if self.has(kind, namespace, name):
             raise exists(kind, name)
-        # A kubelet registers its Node together with the first status.
-        sent = without_status(document) if kind.status and kind.kind != "Node" else document
-        return self._write(kind, (namespace, name), {**sent, "metadata": metadata}, (manager, "Update", ""))
+        return self._write(kind, (namespace, name), {**document, "metadata": metadata}, (manager, "Update", ""))
+
+    def add(self, kind: ApiKind, document: Document) -> Stored:
+        """Create an object, and its namespace if that does not exist, as the kubelet or the cluster. Raises Refused."""
+        with well_formed():
+            namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
+            if namespace and not self.has(_NAMESPACE, "", namespace):
+                self.create(_NAMESPACE, "", {"metadata": {"name": namespace}}, _MANAGER)
+            return self.create(kind, namespace, document, _MANAGER)
+
+    def edit(self, kind: ApiKind, namespace: str, name: str, edit: Callable[[dict[str, Any]], None]) -> Stored | None:
+        """Edit an object, as the kubelet or the cluster; None if it does not exist. Raises Refused."""
+        old = self.find(kind, namespace, name)
+        if old is None:
+            return None
+        new = deepcopy(old)
+        edit(new)
+        with well_formed():
+            return self.change(kind, (namespace, name), new, manager=_MANAGER)
 
     def change(self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "") -> Stored:
-        """Replace the part of an object that belongs to the subresource, as a PUT or a patch does. Raises Refused."""
+        """Replace an object. The subresource only tells how the manager wrote it. Raises Refused."""
         self.get(kind, *key)
         return self._write(kind, key, document, (manager, "Update", subresource))
 
     def apply(
         self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "", force: bool
     ) -> Stored:
-        """Change or create an object by a server-side apply. Raises Refused."""
-        metadata, who = document.get("metadata") or {}, (manager, "Apply", subresource)
-        if metadata.get("managedFields"):
-            raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
-        if subresource:
-            self.get(kind, *key)
-        elif not self.has(kind, *key) and (uid := metadata.get("uid")):
-            raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
-        sent = as_given_back(kind.kind, document)
-        if subresource:
-            sent = {name: value for name, value in sent.items() if name == "status"}
-        elif kind.status:
-            sent = without_status(sent)
+        """Change or create an object by a server-side apply of some of its fields. Raises Refused."""
+        who, sent = (manager, "Apply", subresource), as_given_back(kind.kind, document)
         live, owners = self._found[kind].get(key, {}), self._owners.get((kind, *key), {})
         new, owners, clashes = ownership.applied(owners, who, live, sent, force=force)
         if clashes:
@@ -136,17 +145,13 @@ class ObjectStore:
     def _write(
         self, kind: ApiKind, key: Key, document: Document, manager: Manager, owners: Owners | None = None
     ) -> Stored:
-        """Store an object as a manager sent it: a new one, or the next version of the stored one. Raises Refused.
+        """Store an object: a new one, or the next version of the stored one. Raises Refused.
 
         By default, the manager owns what it has changed.
         """
         old = self._found[kind].get(key, {})
-        sent = as_given_back(kind.kind, document)
-        self._check_metadata(kind, key, old, sent.get("metadata") or {})
-        main, status = (old, sent) if manager[2] else (sent, old if old and kind.status else sent)
-        new = deepcopy(without_status(main) if kind.status else dict(main))
-        if kind.status and "status" in status:
-            new["status"] = deepcopy(status["status"])
+        new = deepcopy(dict(as_given_back(kind.kind, document)))
+        self._check_metadata(kind, key, old, new.get("metadata") or {})
         metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
         new |= {"apiVersion": kind.api_version, "kind": kind.kind}
         new["metadata"] = metadata | self._own_metadata(key, old)
@@ -292,15 +297,11 @@ def at_version(document: Stored, version: int | str) -> Stored:
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
 
 
-# --- for the kubelet and the scheduler --------------------------------------------------------------------------------
-
-
-class ApiObjectError(Exception):
-    """A request to the API server failed."""
+# --- for tests -----------------------------------------------------------------------------------------------------
 
 
 class ApiObjects:
-    """The objects of a store, as the embedded kubelet and its scheduler use them; by default of a new store in memory.
+    """The objects of a store, for tests; by default of a new store in memory.
 
         async with ApiServer() as api, Kubelet(objects=ApiObjects(api.objects)) as kubelet:
             ...
@@ -319,58 +320,41 @@ class ApiObjects:
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """An object, None if it does not exist."""
-        try:
-            return self.store.get(BY_NAME[kind], _namespace(kind, namespace), name)
-        except Refused:
-            return None
+        return self.store.find(*_place(kind, namespace), name)
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
-        with _as_object_errors():
-            namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
-            if namespace and not self.store.has(BY_NAME["Namespace"], "", namespace):
-                self.store.create(BY_NAME["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
-            found = self.store.create(BY_NAME[kind], namespace, document, _MANAGER)
-            return self._with_status(BY_NAME[kind], found, document.get("status", found.get("status")))
+        return self.store.add(BY_NAME[kind], document)
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
     ) -> Document | None:
         """Change an object and its status; None if it does not exist. Raises ApiObjectError."""
-        old = await self.get(kind, name, namespace)
-        if old is None:
-            return None
-        new = deepcopy(dict(old))
-        change(new)
-        with _as_object_errors():
-            found = self.store.change(BY_NAME[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
-            return self._with_status(BY_NAME[kind], found, new.get("status"))
-
-    def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
-        """Write the status too, which is a subresource."""
-        if not kind.status or (status or {}) == found.get("status", {}):
-            return found
-        key = found["metadata"].get("namespace", ""), found["metadata"]["name"]
-        new = {**found, "status": status or {}}
-        return self.store.change(kind, key, new, manager=_MANAGER, subresource="status")
+        return self.store.edit(*_place(kind, namespace), name, change)
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it does not exist."""
-        if await self.get(kind, name, namespace) is not None:
-            self.store.delete(BY_NAME[kind], _namespace(kind, namespace), name)
+        if self.store.has(*_place(kind, namespace), name):
+            self.store.delete(*_place(kind, namespace), name)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on the event loop after each change; returns a function that ends this."""
         return self.store.listen(listener)
 
 
-def _namespace(kind: str, namespace: str) -> str:
-    return (namespace or "default") if BY_NAME[kind].namespaced else ""
+def _place(kind: str, namespace: str) -> tuple[ApiKind, str]:
+    return BY_NAME[kind], _namespace(BY_NAME[kind], namespace)
+
+
+def _namespace(kind: ApiKind, namespace: str) -> str:
+    return (namespace or "default") if kind.namespaced else ""
 
 
 @contextlib.contextmanager
-def _as_object_errors() -> Iterator[None]:
+def well_formed() -> Iterator[None]:
+    """Raise Refused for the errors that an object without the form of its kind causes."""
     try:
         yield
-    except (Refused, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ApiObjectError(str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
+        raise Refused(400, "BadRequest", text) from error

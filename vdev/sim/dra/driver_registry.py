@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..api.kinds import BY_NAME
 from ..connection import CallError, RegistrationError
 from ..kubelet_life import Life
 from ..lint import warning
 from . import answer_lint
 from .driver_client import SERVICES, DriverClient
 
+_SLICE = BY_NAME["ResourceSlice"]
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
 HEALTH_RETRY_SECONDS = 5.0
 
@@ -125,22 +127,22 @@ class DriverRegistry:
         """Delete the driver's slices after a delay, if no instance is connected, and none connects until then."""
         connections = self._connections[driver]
 
-        async def wipe() -> None:
-            if connections == self._connections[driver]:
-                await self.wipe(driver, "its last connection ended 30 s ago")
+        def wipe() -> None:
+            if self._life.alive and connections == self._connections[driver]:
+                self.wipe(driver, "its last connection ended 30 s ago")
 
         if not any(each.connected for each in self._clients.get(driver, [])):
-            self._life.later(WIPE_SECONDS, wipe, f"wipe slices of {driver}")
+            self._life.clock.call_later(WIPE_SECONDS, wipe)
 
-    async def wipe(self, driver: str, why: str) -> None:
+    def wipe(self, driver: str, why: str) -> None:
         """Delete the slices of the node, of one driver or (empty) of all."""
         names = [
             each["metadata"]["name"]
-            for each in await self._objects.list("ResourceSlice")
+            for each in self._objects.all(_SLICE)
             if each["spec"].get("nodeName") == self._node and driver in ("", each["spec"].get("driver"))
         ]
         for name in names:
-            await self._objects.delete("ResourceSlice", name)
+            self._objects.delete(_SLICE, "", name)
         if names:
             text = f"{len(names)}{f' of {driver}' if driver else ''} deleted by the kubelet: {why}"
             self._journal.note("slicesDeleted", "slices", text, driver=driver, count=len(names), why=why)

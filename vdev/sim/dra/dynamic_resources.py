@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from ...errors import HostError
 from ...hostfs import write_atomic
-from ..api.kinds import Document
+from ..api.kinds import BY_NAME, Document
 from ..connection import CallError
 from ..kubelet_life import Life
 from ..lint import error, warning
@@ -23,6 +23,7 @@ from . import answer_lint, cdi_directory
 from .driver_client import Answer, ClaimInfo, DriverClient, PreparedDevice
 from .driver_registry import DriverRegistry
 
+_CLAIM = BY_NAME["ResourceClaim"]
 STATE_FILE = "dra_manager_state"  # the prepared claims; only the kubelet reads it
 RECONCILE_SECONDS = 60.0
 RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90 s
@@ -61,7 +62,7 @@ class DynamicResources:
             pass  # the first process
         except (OSError, ValueError) as problem:
             self._journal.find([warning("checkpoint-unreadable", "", f"{self._state_file}: {problem}")])
-        self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
+        self.drivers.wipe("", "it starts")
         self._life.every(RECONCILE_SECONDS, self._reconcile_later)
         self._life.every(RESYNC_SECONDS, self._update_pods)
 
@@ -125,7 +126,7 @@ class DynamicResources:
         async with self._locked((pod.namespace, name) for name in names):
             # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
             # without its drivers.
-            claims = [await self._fetch(pod, name) for name in names]
+            claims = [self._fetch(pod, name) for name in names]
             for driver in (driver for claim in claims for driver in _results(claim)):
                 self._client(driver, "prepare")
             infos = [self._info(claim) for claim in claims]
@@ -144,9 +145,9 @@ class DynamicResources:
                     devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
                     self._journal.note_claim(info.key, "prepared", devices)
 
-    async def _fetch(self, pod: PodSpec, name: str) -> Document:
+    def _fetch(self, pod: PodSpec, name: str) -> Document:
         """The claim, if the pod may use it. Raises ClaimsError."""
-        claim = await self._objects.get("ResourceClaim", name, pod.namespace)
+        claim = self._objects.find(_CLAIM, pod.namespace, name)
         if claim is None:
             text = f'resourceclaims.resource.k8s.io "{name}" not found'
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")

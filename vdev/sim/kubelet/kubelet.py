@@ -99,7 +99,7 @@ class Kubelet:
             rate_limit=rate_limit,
             host_root=None if host_root is None else Path(host_root),
             overlaps=overlaps,
-            objects=self.objects,
+            objects=self.objects.store,
             cdi_dir=None if cdi_dir is None else Path(cdi_dir),
             strict=strict,
         )
@@ -149,7 +149,7 @@ class Kubelet:
         socket = str(self.socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
         process.every(process.timings.tick, process.tick)
-        process.every(process.timings.tick, lambda: process.spawn(self._scheduler.report_incomplete_pools(), "slices"))
+        process.every(process.timings.tick, self._scheduler.report_incomplete_pools)
         process.tick()
         # A pod that was bound is worked on in a task, so the scheduler does not wait for its plugins and drivers.
         process.spawn(self._scheduler.run(lambda pod: process.spawn(self._sync(pod), "work on a pod")), "the scheduler")

@@ -10,8 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from ..api.kinds import Document
-from ..api.store import ApiObjectError
+from ..api.kinds import BY_NAME, Document, Refused
 from ..dra import cel_selectors
 from ..dra.allocator import Allocator, UnschedulableError
 from ..dra.pools import check_complete, check_pools, gather
@@ -22,6 +21,8 @@ from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from .node_status import shortages
 from .pod_records import PodRecord
 
+_CLAIM, _CLASS, _SLICE = BY_NAME["ResourceClaim"], BY_NAME["DeviceClass"], BY_NAME["ResourceSlice"]
+_TEMPLATE = BY_NAME["ResourceClaimTemplate"]
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -49,7 +50,7 @@ class PodScheduler:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            self._journal.find(check_pools(await self._own_slices()))
+            self._journal.find(check_pools(self._own_slices()))
             for pod in [each for each in self._store.records.values() if each.waits]:
                 await self.bind(pod)
                 if pod.bound:
@@ -65,10 +66,10 @@ class PodScheduler:
                 return
             try:
                 if pod.spec.node:
-                    claims, extended = await self._claims(pod.spec), None
+                    claims, extended = self._claims(pod.spec), None
                 else:
                     claims, extended = await self._schedule(pod)
-            except (UnschedulableError, ApiObjectError) as error:
+            except (UnschedulableError, Refused) as error:
                 unschedulable = isinstance(error, UnschedulableError)
                 why = f"0/1 nodes are available: {error}." if unschedulable else str(error)
                 if pod.message != why:
@@ -86,35 +87,35 @@ class PodScheduler:
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
-    async def _claims(self, pod: PodSpec) -> dict[str, str]:
+    def _claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; creates those of templates. Raises UnschedulableError."""
         found = {}
-        claims = await self._objects.list("ResourceClaim")
+        claims = self._objects.all(_CLAIM)
         existing = {_name_in_pod(each, pod): each["metadata"]["name"] for each in claims}
         for claim in pod.claims:
-            name = claim.claim or existing.get(claim.name) or await self._from_template(pod, claim.name, claim.template)
+            name = claim.claim or existing.get(claim.name) or self._from_template(pod, claim.name, claim.template)
             found[claim.name] = name
         return found
 
-    async def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
-        template = await self._objects.get("ResourceClaimTemplate", template_name, pod.namespace)
+    def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
+        template = self._objects.find(_TEMPLATE, pod.namespace, template_name)
         if template is None:
             text = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
             raise UnschedulableError(f"failed to create ResourceClaim: {text}")
         meta = dict(template["spec"].get("metadata") or {})
         meta["annotations"] = {**(meta.get("annotations") or {}), _CLAIM_NAME: name}
-        return await self._create(pod, f"{pod.name}-{name}-", meta, template["spec"]["spec"])
+        return self._create(pod, f"{pod.name}-{name}-", meta, template["spec"]["spec"])
 
-    async def _create(self, pod: PodSpec, prefix: str, meta: Mapping[str, Any], spec: Document) -> str:
+    def _create(self, pod: PodSpec, prefix: str, meta: Mapping[str, Any], spec: Document) -> str:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
         metadata = {**meta, "generateName": prefix, "namespace": pod.namespace, "ownerReferences": [owner]}
-        created = await self._objects.create("ResourceClaim", {"metadata": metadata, "spec": spec})
+        created = self._objects.add(_CLAIM, {"metadata": metadata, "spec": spec})
         return str(created["metadata"]["name"])
 
     async def _schedule(self, record: PodRecord) -> tuple[dict[str, str], ExtendedClaim | None]:
         """Allocate and reserve the claims of a pod for which the node has enough devices. Raises UnschedulableError."""
         pod = record.spec
-        limits = await self._limits(pod)
+        limits = self._limits(pod)
         if record.waits_for_devices:
             records = self._store.records.values()
             others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
@@ -123,16 +124,16 @@ class PodScheduler:
             allocatable = {name: Fraction(self._status.shown.allocatable.get(name, 0)) for name in asked}
             if short := sorted(name for name, *_ in shortages(requested, others, allocatable)):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
-        names = await self._claims(pod)
-        claims = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
+        names = self._claims(pod)
+        claims = [self._claim(pod, name) for name in dict.fromkeys(names.values())]
         unallocated = [each for each in claims if not (each.get("status") or {}).get("allocation")]
         extended = await self._allocate(unallocated, pod, limits)
         for name in dict.fromkeys([*names.values(), *([extended.name] if extended else [])]):
-            await self._objects.edit("ResourceClaim", name, pod.namespace, lambda claim: _reserve(claim, pod))
+            self._objects.edit(_CLAIM, pod.namespace, name, lambda claim: _reserve(claim, pod))
         return names, extended
 
-    async def _claim(self, pod: PodSpec, name: str) -> Document:
-        claim = await self._objects.get("ResourceClaim", name, pod.namespace)
+    def _claim(self, pod: PodSpec, name: str) -> Document:
+        claim = self._objects.find(_CLAIM, pod.namespace, name)
         if claim is None:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
@@ -147,32 +148,32 @@ class PodScheduler:
             wanted.append({"metadata": meta, "spec": {"devices": {"requests": [*limits.values()]}}})
         if not wanted:
             return None
-        pools = gather(await self._objects.list("ResourceSlice"), self._node)
-        classes = {each["metadata"]["name"]: each for each in await self._objects.list("DeviceClass")}
-        others = await self._objects.list("ResourceClaim")
+        pools = gather(self._objects.all(_SLICE), self._node)
+        classes = {each["metadata"]["name"]: each for each in self._objects.all(_CLASS)}
+        others = self._objects.all(_CLAIM)
         allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
         allocations = await asyncio.to_thread(allocator.allocate, wanted, self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
-            await self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
+            self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
         if not limits:
             return None
         meta = {"annotations": {_EXTENDED: "true"}}
-        name = await self._create(pod, f"{pod.name}-extended-resources-", meta, wanted[-1]["spec"])
-        await self._write(name, pod.namespace, allocations[-1])
+        name = self._create(pod, f"{pod.name}-extended-resources-", meta, wanted[-1]["spec"])
+        self._write(name, pod.namespace, allocations[-1])
         return ExtendedClaim(name, tuple((*key, request["name"]) for key, request in limits.items()))
 
-    async def _write(self, name: str, namespace: str, allocation: Document) -> None:
+    def _write(self, name: str, namespace: str, allocation: Document) -> None:
         def change(claim: dict[str, Any]) -> None:
             claim.setdefault("status", {})["allocation"] = allocation
 
-        await self._objects.edit("ResourceClaim", name, namespace, change)
+        self._objects.edit(_CLAIM, namespace, name, change)
         results = allocation["devices"].get("results", ())
         devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
         self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
 
-    async def _limits(self, pod: PodSpec) -> _Limits:
+    def _limits(self, pod: PodSpec) -> _Limits:
         """The limits of a pod that DRA serves. Requests are named as in Kubernetes, init containers first."""
-        classes = await self._objects.list("DeviceClass")
+        classes = self._objects.all(_CLASS)
         by_resource: dict[str, str] = {}
         for each in sorted(classes, key=lambda each: str(each["metadata"].get("creationTimestamp", ""))):
             name = each["metadata"]["name"]
@@ -193,28 +194,28 @@ class PodScheduler:
     async def release(self, pod: PodSpec) -> None:
         """Delete the claims that belong to a pod, and end its use of others; unused claims are deallocated."""
         async with self._lock:
-            for claim in await self._objects.list("ResourceClaim"):
+            for claim in self._objects.all(_CLAIM):
                 name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
                 users = (claim.get("status") or {}).get("reservedFor") or []
                 if _is_owned(claim, pod):
-                    await self._objects.delete("ResourceClaim", name, namespace)
+                    self._objects.delete(_CLAIM, namespace, name)
                 elif any(each["uid"] == pod.uid for each in users):
-                    await self._objects.edit("ResourceClaim", name, namespace, lambda each: _release(each, pod))
+                    self._objects.edit(_CLAIM, namespace, name, lambda each: _release(each, pod))
                 else:
                     continue
                 self._journal.note_claim(f"{namespace}/{name}", "released")
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    async def report_incomplete_pools(self) -> None:
+    def report_incomplete_pools(self) -> None:
         """Report pools that are incomplete or outdated, and were so at the last call."""
-        found = list(check_complete(await self._own_slices()))
+        found = list(check_complete(self._own_slices()))
         self._journal.find(each for each in found if each in self._incomplete)
         self._incomplete = found
 
-    async def _own_slices(self) -> list[Document]:
+    def _own_slices(self) -> list[Document]:
         """All slices but those of other nodes."""
-        slices = await self._objects.list("ResourceSlice")
+        slices = self._objects.all(_SLICE)
         return [each for each in slices if each["spec"].get("nodeName") in (None, "", self._node)]
 
 
