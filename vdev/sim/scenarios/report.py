@@ -1,6 +1,5 @@
 """Reports about scenarios: text for people, JSON lines for programs, and a JUnit file at the end."""
 
-import asyncio
 import json
 import re
 import textwrap
@@ -14,8 +13,6 @@ from xml.etree import ElementTree as ET
 from ...errors import HostError, reason_of
 from ..journal import Entry
 from .scenario import ScenarioFile
-
-_WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +58,6 @@ class ScenarioReport:
             {"event": "step", "scenario": file.name, **document, "seconds": seconds},
         )
         self._step, self._begun = number + 1, now
-
-    async def follow(self) -> None:
-        """Report the current step every few seconds while it waits, until cancelled."""
-        while True:
-            number, waited = self._step, time.monotonic() - self._begun
-            await asyncio.sleep(_WAITS_SECONDS - waited % _WAITS_SECONDS)
-            if number == self._step <= len(self._file.lines):
-                _, text = self._file.lines[number - 1]
-                seconds = time.monotonic() - self._begun
-                self._print(f"  … step {number} of {len(self._file.lines)} waits: {text}  ({seconds:.0f} s)")
 
     def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ...aio.tasks import acting_on, in_background
+from ...aio.tasks import acting_on
 from ...errors import HostError, UsageError, VdevError, reason_of
 from ..lint import twice
 from .node import PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
@@ -136,12 +136,11 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            async with in_background(report.follow(), name="report which step waits"):
-                try:
-                    await play(chosen.scenario, node, patience=options.timeout, done=report.step)
-                except ScenarioError as failed:
-                    of_step = failed.__cause__  # without the number of the step, which is reported already
-                    failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
+            try:
+                await play(chosen.scenario, node, patience=options.timeout, done=report.step)
+            except ScenarioError as failed:
+                of_step = failed.__cause__  # without the number of the step, which is reported already
+                failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
             happened = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # the plugin did not end as it should
         failure = failure or str(failed)
