@@ -64,6 +64,7 @@ def init(*states, **more):
 
 PODS_SHOWN = {
     "running": (main({}, {}), "2/2", "Running", "4"),
+    "gated": ({"phase": "Pending"}, "0/2", "SchedulingGated", "0"),
     "pending": ({"phase": "Pending"}, "0/2", "Pending", "0"),
     "refused": ({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, "0/2", "UnexpectedAdmissionError", "0"),
     "waiting": (main(WAITING, {}, phase="Pending"), "1/2", "CreateContainerError", "4"),
@@ -97,7 +98,8 @@ async def test_how_a_pod_is_shown(server, case):
     """Ready containers, the reason, restarts. A sidecar counts as a container."""
     status, ready, reason, restarts = {**PODS_SHOWN, **INITS_SHOWN}[case]
     inits = {"initContainers": INITS} if case in INITS_SHOWN else {}
-    spec = {"containers": [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}], **inits}
+    gates = {"schedulingGates": [{"name": "example.com/quota"}]} if case == "gated" else {}
+    spec = {"containers": [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}], **inits, **gates}
     Store(server).add("Pod", "p", status, spec=spec)
     (row,) = await cells(server, PODS)
     assert ("p", ready, reason, restarts) == tuple(row[each] for each in ("Name", "Ready", "Status", "Restarts"))

@@ -146,6 +146,14 @@ async def test_a_failed_expectation(driver, expect, text):
         await play(scenario({"expect": expect}), driver, patience=0.3)
 
 
+async def test_a_pod_that_has_failed_fails_at_once(driver):
+    """A pod whose phase cannot become the expected one any more."""
+    steps = shows(2, 2), {"createPod": "one"}, {"expect": {"pods": {"one": {"phase": "Running"}}}}
+    pods = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 3}}}]}}}
+    with pytest.raises(ScenarioError, match=r"UnexpectedAdmissionError.*expected 'Running', seen 'Failed'"):
+        await play(scenario(*steps, pods=pods), driver, patience=600)
+
+
 async def test_findings_fail_a_scenario(driver):
     """`findings: none` fails on an error finding."""
     story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, configuration={NPU: ["d1", "d1"]})

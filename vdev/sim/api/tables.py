@@ -86,6 +86,8 @@ def _pod_status(pod: Document) -> str:
             reason = (state.get("terminated") or state.get("waiting") or {}).get("reason", "Completed")
             if reason != "Completed":
                 return f"{prefix}{reason}"
+    if pod["spec"].get("schedulingGates"):
+        return "SchedulingGated"
     return "Completed" if phase == "Succeeded" else str(status.get("reason") or phase)
 
 

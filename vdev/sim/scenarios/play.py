@@ -125,6 +125,8 @@ class _Player:
         try:
             async with asyncio.timeout(self._patience):
                 while found := await self._differences(expect):
+                    if await self._has_ended_otherwise(expect):
+                        raise ScenarioError("; ".join(found))
                     await self._change()
         except TimeoutError:
             why = "; ".join([*found, *await self._node.causes()])
@@ -137,6 +139,14 @@ class _Player:
                         raise ScenarioError(f"it was true, but not for {expect.stays:g} s: {'; '.join(found)}")
         except TimeoutError:
             return
+
+    async def _has_ended_otherwise(self, expect: Expect) -> bool:
+        """Whether a pod has ended in another phase than the expected one, so that the expectation never comes true."""
+        for name, wanted in expect.pods.items():
+            pod = await self._node.pod(name) if wanted is not None and wanted.phase is not None else None
+            if wanted and pod and pod.phase.terminal and not _same(wanted.phase, pod.phase.value):
+                return True
+        return False
 
     async def _change(self) -> None:
         await self._node.change()
