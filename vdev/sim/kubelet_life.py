@@ -115,24 +115,18 @@ class Life(ABC):
         task.add_done_callback(self._done)
         return task
 
-    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a task after some seconds, unless the process has ended."""
-
-        def due() -> None:
-            if self.alive:
-                self.spawn(work(), name)
-
-        self.clock.call_later(seconds, due)
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Call an action after some seconds, unless the process has ended."""
+        self.clock.call_later(seconds, lambda: action() if self.alive else None)
 
     def every(self, period: float, action: Callable[[], object]) -> None:
         """Call an action periodically. If a clock is advanced over several periods, it is called once."""
 
         def due() -> None:
-            if self.alive:
-                self.clock.call_later(period, due)
-                action()
+            self.later(period, due)
+            action()
 
-        self.clock.call_later(period, due)
+        self.later(period, due)
 
     def cancel(self) -> None:
         """Cancel all tasks except the current one."""

@@ -177,7 +177,7 @@ class Registry(api_grpc.RegistrationServicer):
         if victim is not None:
             await self._close(victim, f"the registration socket for {endpoint} is gone")
 
-    async def _find_not_renewed(self, ended: PluginClient) -> None:
+    def _find_not_renewed(self, ended: PluginClient) -> None:
         """Report a plugin whose stream has ended, if it has not created its registration socket again."""
         resource, socket = ended.resource, ended.socket
         if (resource, socket) in self._watched and not self._streams(resource):
@@ -232,7 +232,7 @@ class Registry(api_grpc.RegistrationServicer):
         resource, socket = client.resource, client.socket
         why = await client.watch(lambda response: self._received(resource, response))
         if (resource, socket) in self._watched:
-            self._life.later(RENEWAL_SECONDS, lambda: self._find_not_renewed(client), f"renewal of {resource}")
+            self._life.later(RENEWAL_SECONDS, lambda: self._find_not_renewed(client))
         victim = self._clients.pop(self._key(resource, socket), None)
         # If a failed registration has removed the entry, the devices stay healthy forever, as in the kubelet.
         if victim is not None:

@@ -128,11 +128,11 @@ class DriverRegistry:
         connections = self._connections[driver]
 
         def wipe() -> None:
-            if self._life.alive and connections == self._connections[driver]:
+            if connections == self._connections[driver]:
                 self.wipe(driver, "its last connection ended 30 s ago")
 
         if not any(each.connected for each in self._clients.get(driver, [])):
-            self._life.clock.call_later(WIPE_SECONDS, wipe)
+            self._life.later(WIPE_SECONDS, wipe)
 
     def wipe(self, driver: str, why: str) -> None:
         """Delete the slices of the node, of one driver or (empty) of all."""

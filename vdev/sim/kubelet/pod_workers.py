@@ -57,13 +57,13 @@ class PodWorkers:
     def _retry(self, pod: PodRecord) -> None:
         """Work on a pod again later: once, even if several of its containers have failed."""
 
-        async def again() -> None:
+        def again() -> None:
             self._retries.discard(pod.spec.uid)
-            await self.sync(pod)
+            self._life.spawn(self.sync(pod), f"work on pod {pod.spec.key} again")
 
         if pod.spec.uid not in self._retries:
             self._retries.add(pod.spec.uid)
-            self._life.later(self._life.timings.retry, again, f"work on pod {pod.spec.key} again")
+            self._life.later(self._life.timings.retry, again)
 
     # --- admission ----------------------------------------------------------------------------------------------------
 
