@@ -22,13 +22,15 @@ import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
-from vdev import config, kube
+from vdev import config
 from vdev.agent import status
 from vdev.agent.agent import Agent
 from vdev.agent.options import Options
 from vdev.aio.clock import LeapClock, Timing
+from vdev.api_server import ApiServerAddress
 from vdev.hostfs import HostRoot
 from vdev.intervals import Intervals
+from vdev.kube.api import Api
 from vdev.sim import Kubelet
 
 INTERVALS = frozenset(each.name for each in fields(Intervals))
@@ -229,7 +231,7 @@ def events(api_server, node):
 def account(api_server, directory):
     """The address of the API server, with a valid service account."""
     (directory / "token").write_text("secret\n")
-    return kube.ApiServerAddress(address=api_server.address, token=directory / "token")
+    return ApiServerAddress(address=api_server.address, token=directory / "token")
 
 
 @pytest.fixture
@@ -240,7 +242,7 @@ async def start_api(account):
 
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})
-            api = kube.Api(server, timing=Timing(intervals, clock or LeapClock()), **options)
+            api = Api(server, timing=Timing(intervals, clock or LeapClock()), **options)
             return await stack.enter_async_context(contextlib.aclosing(api))
 
         yield start

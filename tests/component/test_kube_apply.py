@@ -2,8 +2,8 @@
 
 import pytest
 
-from vdev import kube
-from vdev.kube import NODES
+from vdev.kube.errors import Conflict
+from vdev.kube.objects import NODES
 
 PRODUCT = "nvidia.com/gpu.product"
 
@@ -39,7 +39,7 @@ async def test_a_conflict(api_server, api, node):
     await api_server.edit("nodes", "n", {"metadata": {"labels": {PRODUCT: "A100"}}}, manager="gfd")
     await api.apply(NODES, "n", {"metadata": {"labels": {"vdev.dev/x": "1"}}}, manager="another")
     wanted = {"metadata": {"labels": {PRODUCT: "H100", "vdev.dev/x": "2", "vdev.dev/y": "1"}}}
-    with pytest.raises(kube.Conflict, match="gfd") as raised:
+    with pytest.raises(Conflict, match="gfd") as raised:
         await api.apply(NODES, "n", wanted)
     for word in (f".metadata.labels.{PRODUCT}", "another", ".metadata.labels.vdev.dev/x"):
         assert word in str(raised.value)
@@ -83,7 +83,7 @@ async def test_conditions_are_merged_by_type(api_server, api, node):
     assert [("Ready", "True"), ("GpuHealthy", "True")] == [
         (each["type"], each["status"]) for each in found["status"]["conditions"]
     ]
-    with pytest.raises(kube.Conflict, match=r'conditions\[type="Ready"\].status'):
+    with pytest.raises(Conflict, match=r'conditions\[type="Ready"\].status'):
         await api.apply(
             NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status"
         )

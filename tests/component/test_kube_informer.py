@@ -5,9 +5,10 @@ import contextlib
 
 import pytest
 
-from vdev import kube
 from vdev.aio.clock import LeapClock
-from vdev.kube import NODES
+from vdev.kube.errors import Unreachable
+from vdev.kube.informer import Informer
+from vdev.kube.objects import NODES
 
 
 class Seen:
@@ -20,7 +21,7 @@ class Seen:
 
     async def follow(self, api, kind=NODES, **options):
         """Run the informer."""
-        self.informer = kube.Informer(api, kind, keep=shown, on_change=self._change, on_look=self._look, **options)
+        self.informer = Informer(api, kind, keep=shown, on_change=self._change, on_look=self._look, **options)
         await self.informer.run()
 
     @property
@@ -108,7 +109,7 @@ async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
     await api_server.up()
     await api_server.until(lambda: len(seen.told) == 4)
     assert ["a:1", "lost", "back", "a:2"] == seen.told
-    assert isinstance(seen.errors[0], kube.Unreachable)
+    assert isinstance(seen.errors[0], Unreachable)
     assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from vdev import kube
-from vdev.kube import NODES
+from vdev.api_server import ApiServerAddress
+from vdev.kube.errors import Denied, Unreachable
+from vdev.kube.objects import NODES
 
 DEEP = b"[" * 100_000
 
@@ -32,7 +33,7 @@ async def odd_address(account):
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             stack.callback(server.close)
             host, port = server.sockets[0].getsockname()
-            return kube.ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
+            return ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
 
         yield start
         for _ in range(5):  # until the tasks of new connections run
@@ -76,7 +77,7 @@ def says(body, status=200, head=b""):
 async def test_an_answer_that_is_not_an_object(odd_server, body, status, error):
     """Also deeply nested ones are an error."""
     api = await odd_server(says(body, status))
-    with pytest.raises((kube.Unreachable, kube.Denied), match=error):
+    with pytest.raises((Unreachable, Denied), match=error):
         await api.get(NODES, "worker-1")
 
 
@@ -106,6 +107,6 @@ async def test_a_watch_without_an_answer(odd_server):
         await asyncio.Event().wait()
 
     api = await odd_server(say, api_answer=0.1)
-    with pytest.raises(kube.Unreachable, match=r"no answer within 0\.1 s"):
+    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         async with asyncio.timeout(10), api.watch(NODES, version="1", seconds=60) as events:
             assert not [each async for each in events]

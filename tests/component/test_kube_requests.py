@@ -9,9 +9,10 @@ import subprocess
 import pytest
 
 from tests.kit.api_server import ApiServer
-from vdev import kube
 from vdev.aio.clock import LeapClock
-from vdev.kube import NODES, RESOURCE_SLICES
+from vdev.api_server import ApiServerAddress
+from vdev.kube.errors import Conflict, Denied, Invalid, Missing, Throttled, Unconfigured, Unreachable, injected_error
+from vdev.kube.objects import NODES, RESOURCE_SLICES
 
 MINE = {"metadata": {"labels": {"vdev.dev/a": "1"}}}
 
@@ -65,7 +66,7 @@ async def test_a_token_is_read_again_before_the_old_one_expires(api_server, star
 async def test_an_unknown_token(api_server, api):
     """The error for 401 names the service account."""
     api_server.tokens = {"another"}
-    with pytest.raises(kube.Denied, match="does not know the service account") as raised:
+    with pytest.raises(Denied, match="does not know the service account") as raised:
         await api.get(NODES, "worker-1")
     assert not raised.value.known
 
@@ -90,17 +91,17 @@ def kubeconfig(file, address, token, **cluster):
 async def test_a_kubeconfig(api_server, start_api, directory, node):
     """The client uses its current context, or a given one."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
-    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
+    api = await start_api(server=ApiServerAddress(kubeconfig=file))
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
-    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file, context="two"))
-    with pytest.raises(kube.Denied, match=f"the user of {file}"):
+    api = await start_api(server=ApiServerAddress(kubeconfig=file, context="two"))
+    with pytest.raises(Denied, match=f"the user of {file}"):
         await api.get(NODES, "worker-1")
 
 
 async def test_a_replaced_kubeconfig(api_server, start_api, directory, node):
     """After a refusal the file is read again, because another program may have renewed the credentials."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
-    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
+    api = await start_api(server=ApiServerAddress(kubeconfig=file))
     await api.get(NODES, "worker-1")
     api_server.tokens = {"a longer one"}
     kubeconfig(file, api_server.address, "a longer one")
@@ -117,12 +118,12 @@ async def test_a_program_that_prints_credentials(api_server, start_api, director
         document = json.loads(file.read_text())
         document["users"][0]["user"] = {"exec": {**run, "args": ["-c", script]}}
         file.write_text(json.dumps(document))
-        return kube.ApiServerAddress(kubeconfig=file)
+        return ApiServerAddress(kubeconfig=file)
 
     api = await start_api(server=write("""echo '{"status": {"token": "secret"}}'"""))
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
     api = await start_api(server=write("echo no such profile >&2; exit 3"))
-    with pytest.raises(kube.Unconfigured, match="no such profile"):
+    with pytest.raises(Unconfigured, match="no such profile"):
         await api.get(NODES, "worker-1")
 
 
@@ -152,14 +153,14 @@ async def test_the_certificate_of_the_server_is_verified(certificate, start_api,
     async with ApiServer(tls=context) as server:
         await server.add("nodes", {"metadata": {"name": "n"}})
         pod = {"address": server.address, "token": directory / "token"}
-        in_pod = await start_api(server=kube.ApiServerAddress(**pod, ca=file))
+        in_pod = await start_api(server=ApiServerAddress(**pod, ca=file))
         assert "n" == (await in_pod.get(NODES, "n"))["metadata"]["name"]
         inside = {"certificate-authority-data": base64.b64encode(file.read_bytes()).decode()}
         config = kubeconfig(directory / "config", server.address, "secret", **inside)
-        by_file = await start_api(server=kube.ApiServerAddress(kubeconfig=config))
+        by_file = await start_api(server=ApiServerAddress(kubeconfig=config))
         assert "n" == (await by_file.get(NODES, "n"))["metadata"]["name"]
-        stranger = await start_api(server=kube.ApiServerAddress(**pod))
-        with pytest.raises(kube.Unreachable, match=r"(?i)certificate"):
+        stranger = await start_api(server=ApiServerAddress(**pod))
+        with pytest.raises(Unreachable, match=r"(?i)certificate"):
             await stranger.get(NODES, "n")
         await in_pod.aclose()
         await by_file.aclose()
@@ -171,15 +172,15 @@ async def test_the_certificate_of_the_server_is_verified(certificate, start_api,
 async def test_a_missing_permission(api_server, api, node):
     """The error names verb and resource as in a role."""
     api_server.permissions = {"get nodes"}
-    with pytest.raises(kube.Denied, match=r"may not patch nodes/status: .*the verb patch on nodes/status"):
+    with pytest.raises(Denied, match=r"may not patch nodes/status: .*the verb patch on nodes/status"):
         await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
-    with pytest.raises(kube.Denied, match=r"may not list resourceslices in resource.k8s.io"):
+    with pytest.raises(Denied, match=r"may not list resourceslices in resource.k8s.io"):
         await api.list(RESOURCE_SLICES, keep=dict)
 
 
 async def test_a_delete_with_a_uid(api_server, api, node):
     """An object with another uid is not deleted."""
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(Conflict):
         await api.delete(NODES, "worker-1", uid="another")
     await api.delete(NODES, "worker-1", uid=node["metadata"]["uid"])
     assert [] == api_server.all("nodes")
@@ -191,7 +192,7 @@ async def test_a_delete_with_a_uid(api_server, api, node):
 async def test_a_server_that_is_down(api_server, api):
     """The error is Unreachable."""
     await api_server.down()
-    with pytest.raises(kube.Unreachable, match="does not answer"):
+    with pytest.raises(Unreachable, match="does not answer"):
         await api.get(NODES, "worker-1")
 
 
@@ -203,7 +204,7 @@ async def test_a_server_that_hangs(api_server, start_api):
     task = asyncio.create_task(api.get(NODES, "worker-1"))
     await api_server.until(lambda: hanging.hits)
     clock.advance(601)
-    with pytest.raises(kube.Unreachable, match="no complete answer within 600 s"):
+    with pytest.raises(Unreachable, match="no complete answer within 600 s"):
         await task
 
 
@@ -227,13 +228,13 @@ async def test_a_server_that_asks_to_wait(api_server, start_api, node):
 @pytest.mark.parametrize(
     ("status", "after", "error"),
     [
-        (0, None, kube.Unreachable),
-        (500, None, kube.Unreachable),
-        (403, None, kube.Denied),
-        (404, None, kube.Missing),
-        (409, None, kube.Conflict),
-        (422, None, kube.Invalid),
-        (429, 3600, kube.Throttled),
+        (0, None, Unreachable),
+        (500, None, Unreachable),
+        (403, None, Denied),
+        (404, None, Missing),
+        (409, None, Conflict),
+        (422, None, Invalid),
+        (429, 3600, Throttled),
     ],
 )
 async def test_injected_errors(api_server, start_api, node, status, after, error):
@@ -241,7 +242,7 @@ async def test_injected_errors(api_server, start_api, node, status, after, error
 
     def fault(call):
         is_meant = (call.verb, call.kind) == ("patch", NODES)
-        return kube.injected_error(call, "a fault", status, after) if is_meant else None
+        return injected_error(call, "a fault", status, after) if is_meant else None
 
     api = await start_api(fault=fault)
     with pytest.raises(error):

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from vdev import kube
+from vdev.api_server import NO_SERVER
 from vdev.cli import main
-from vdev.kube import NODES
+from vdev.kube.objects import NODES
 
 
 @pytest.fixture
@@ -88,4 +88,4 @@ async def test_without_a_server(capsys, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert 2 == await command("show", "--node-name", "n")
-    assert f"vdev: {kube.NO_SERVER}\n" == capsys.readouterr().err
+    assert f"vdev: {NO_SERVER}\n" == capsys.readouterr().err

@@ -11,10 +11,13 @@ from typing import Any
 
 import structlog
 
-from .. import kube
 from ..aio.clock import Timing
+from ..api_server import NO_SERVER
 from ..errors import ApiServerError
-from ..kube import Api
+from ..kube.api import Api
+from ..kube.errors import Denied, Throttled, Unconfigured, Unreachable
+from ..kube.informer import Informer
+from ..kube.objects import NODES, metadata_of
 from ..model.problem import listed
 from ..node.api_applier import FaultRules, NodeAccess, injected
 from ..node.event_applier import NodeEvents
@@ -38,7 +41,7 @@ class NodeObject:
     def __init__(
         self,
         node: str,
-        api: kube.Api,
+        api: Api,
         *,
         timing: Timing,
         on_heard: Callable[[], None] = lambda: None,
@@ -51,9 +54,9 @@ class NodeObject:
         self._wanted = asyncio.Event()
         self._reported: tuple[Document | None, str] = None, ""  # the Node and the trouble that subscribers know
         self._others: list[str] = []  # names of Nodes that exist, if this one did not at the start
-        self._informer = kube.Informer(
+        self._informer = Informer(
             api,
-            kube.NODES,
+            NODES,
             fields=f"metadata.name={node}",
             keep=lambda document: document,
             on_change=lambda *_: self._report(),
@@ -72,7 +75,7 @@ class NodeObject:
     @property
     def document(self) -> Document | None:
         """The Node as it was seen last; None if there is none, or reading it is forbidden."""
-        return None if isinstance(self._informer.trouble, kube.Denied) else self._informer.get(self._node)
+        return None if isinstance(self._informer.trouble, Denied) else self._informer.get(self._node)
 
     @property
     def trouble(self) -> ApiServerError | None:
@@ -80,17 +83,17 @@ class NodeObject:
             return self._informer.trouble
         hint = "set --node-name (env NODE_NAME) to the Node's name, in a pod spec.nodeName"
         others = f"; {listed(self._others, lead='it has')}" if self._others else ""
-        return kube.Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
+        return Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
 
     @property
     def unanswered(self) -> bool:
         """Whether the last request got no answer, so another one may."""
-        return isinstance(self.trouble, kube.Unreachable | kube.Throttled)
+        return isinstance(self.trouble, Unreachable | Throttled)
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Its labels; none if it is unknown."""
-        return kube.metadata_of(self.document).get("labels") or {}
+        return metadata_of(self.document).get("labels") or {}
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Follow the Node from now on, and call `on_change` at each change."""
@@ -111,7 +114,7 @@ class NodeObject:
         await self._informer.looked()
         if (document := self.document) is not None:
             return document
-        raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
+        raise self.trouble or Unconfigured(NO_SERVER)
 
     async def run(self) -> None:
         """Follow the Node as soon as something needs it."""
@@ -124,19 +127,19 @@ class NodeObject:
         if self.document is not None or not self._informer.is_listed:
             return
         try:
-            nodes, _ = await self._api.list(kube.NODES, keep=lambda node: str(kube.metadata_of(node).get("name")))
+            nodes, _ = await self._api.list(NODES, keep=lambda node: str(metadata_of(node).get("name")))
         except ApiServerError:  # such as a missing permission: the message goes without
             return
         self._others = sorted(nodes)
         self._report()
 
-    async def _poll(self, denied: kube.Denied) -> None:
+    async def _poll(self, denied: Denied) -> None:
         """Read it regularly, until that is forbidden as well, or it is time to try the watch again."""
         log.info("the node cannot be watched; it is read regularly", reason=str(denied))
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:
             await self.read()
-            if isinstance(self._informer.trouble, kube.Denied):
+            if isinstance(self._informer.trouble, Denied):
                 return
             await self._clock.sleep(self._intervals.look_at_label)
 

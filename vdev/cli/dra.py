@@ -10,10 +10,11 @@ from pathlib import Path
 
 import yaml
 
-from ..api_server import needed_server
+from ..api_server import ApiServerAddress, needed_server
 from ..config import load
 from ..dra.device_classes import DeviceClass, device_classes
-from ..kube import DEVICE_CLASSES, Api, ApiServerAddress
+from ..kube.api import Api
+from ..kube.objects import DEVICE_CLASSES
 from . import common, options
 
 DESCRIPTION = "Print or apply the DeviceClasses that go with the drivers of a configuration."

@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ..fleet.controller import Fleet, Options
-    from ..kube import Api, Unconfigured
+    from ..kube.api import Api
+    from ..kube.errors import Unconfigured
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from ..api_server import needed_server
 from ..errors import UsageError
-from ..kube import Api
+from ..kube.api import Api
 from ..node.cleaning import OwnedFields, clean, owned_fields
 from . import common, options
 

@@ -13,7 +13,8 @@ from ..agent.options import Options
 from ..agent.retry import Retrier
 from ..aio.tasks import cancel_and_wait
 from ..faults.engine import Engine
-from ..kube import RESOURCE_SLICES, Informer
+from ..kube.informer import Informer
+from ..kube.objects import RESOURCE_SLICES
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
 from ..node.api_applier import NodeAccess

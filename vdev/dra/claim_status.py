@@ -8,7 +8,9 @@ from typing import Any
 
 from ..aio.clock import Clock
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Api, Invalid, Missing, timestamp
+from ..kube.api import Api
+from ..kube.errors import Invalid, Missing
+from ..kube.objects import RESOURCE_CLAIMS, timestamp
 from ..model.device import Health
 from ..node.api_applier import Writer
 from .checkpoint import Prepared

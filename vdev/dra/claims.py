@@ -19,7 +19,9 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.locks import DirectoryLock
-from ..kube import RESOURCE_CLAIMS, Api, Denied, Missing
+from ..kube.api import Api
+from ..kube.errors import Denied, Missing
+from ..kube.objects import RESOURCE_CLAIMS
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Places, Prepared, read_checkpoint, unknown_cdi_files, write_cdi_file, write_checkpoint
 from .claim import Claim, PreparedClaim, read_claim

@@ -22,7 +22,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..faults.engine import Engine
-from ..kube import Api
+from ..kube.api import Api
 from ..model.device import Health
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics

@@ -13,7 +13,9 @@ from typing import Any
 import structlog
 
 from ..faults.engine import Engine
-from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Informer, Missing, owned, owned_by_others
+from ..kube.errors import Conflict, Missing
+from ..kube.informer import Informer
+from ..kube.objects import MANAGER, RESOURCE_SLICES, owned, owned_by_others
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState

@@ -8,9 +8,11 @@ from typing import Any
 
 import structlog
 
-from .. import kube
 from ..errors import ApiServerError
-from ..kube import Informer, key_of, metadata_of
+from ..kube.api import Api
+from ..kube.errors import Denied, Missing, Unconfigured
+from ..kube.informer import Informer
+from ..kube.objects import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, key_of, metadata_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..node.status_applier import has_kubelet
@@ -109,7 +111,7 @@ class SeenNode:
     async def seen(self) -> Document:
         """Return the last known version of the Node. Raises ApiServerError if it does not exist."""
         if self.document is None:
-            raise kube.Unconfigured(f"the cluster has no node {self.name!r}")
+            raise Unconfigured(f"the cluster has no node {self.name!r}")
         return self.document
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -132,7 +134,7 @@ class SeenNode:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Its metadata; empty if it does not exist."""
-        return kube.metadata_of(self.document)
+        return metadata_of(self.document)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -158,17 +160,17 @@ class Cluster:
     after each change of its slices.
     """
 
-    def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self._on_node = on_node
         self._logged: dict[str, str] = {}  # the last logged trouble, by kind
 
         self._nodes: Informer[Document] = Informer(
-            api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=self._log_troubles
+            api, NODES, keep=trimmed, on_change=self._see_node, on_look=self._log_troubles
         )
         self.slices: Informer[SliceText] = Informer(
             api,
-            kube.RESOURCE_SLICES,
+            RESOURCE_SLICES,
             keep=_slice_text,
             index=lambda found: {found.node},
             on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
@@ -176,7 +178,7 @@ class Cluster:
         )
         self.pods: Informer[Pod] = Informer(
             api,
-            kube.PODS,
+            PODS,
             fields="spec.nodeName!=",
             keep=lambda document: read_pod(document, annotated_load(document)),
             index=lambda pod: {pod.node},
@@ -185,7 +187,7 @@ class Cluster:
         )
         self._claims: Informer[Uses] = Informer(
             api,
-            kube.RESOURCE_CLAIMS,
+            RESOURCE_CLAIMS,
             keep=_uses,
             index=lambda uses: {use.pool for use in uses},
             on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
@@ -208,7 +210,7 @@ class Cluster:
 
     async def slices_of(self, node: str) -> Mapping[str, Document]:
         """The slices of the node by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
-        if isinstance(trouble := self.slices.trouble, kube.Denied | kube.Missing):
+        if isinstance(trouble := self.slices.trouble, Denied | Missing):
             raise trouble
         return {each.name: each.document for each in self.slices.indexed(node)}
 

@@ -30,7 +30,8 @@ from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
 from ..faults.rules import FaultRule
 from ..hostfs.watch import Watcher
-from ..kube import Api, ApiCall, Unreachable
+from ..kube.api import Api
+from ..kube.errors import ApiCall, Unreachable
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec

@@ -12,7 +12,9 @@ from typing import Any
 
 import structlog
 
-from ..kube import NODES, Api, Conflict, Missing, metadata_of, owned
+from ..kube.api import Api
+from ..kube.errors import Conflict, Missing
+from ..kube.objects import NODES, metadata_of, owned
 from ..model.quantity import amount_of
 from .cluster import SeenNode
 from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by

@@ -10,7 +10,9 @@ from typing import Any
 import structlog
 
 from ..aio.clock import Clock
-from ..kube import EVENTS, PODS, Api, Conflict, Missing, event, timestamp
+from ..kube.api import Api
+from ..kube.errors import Conflict, Missing
+from ..kube.objects import EVENTS, PODS, event, timestamp
 from ..model.device import Key
 from ..node.api_applier import Writer
 from ..planning.resources import Inventory

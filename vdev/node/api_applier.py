@@ -20,7 +20,9 @@ from ..aio.clock import Timing
 from ..aio.tasks import TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
-from ..kube import NODES, Api, ApiCall, injected_error
+from ..kube.api import Api
+from ..kube.errors import ApiCall, injected_error
+from ..kube.objects import NODES
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
 _REPAIRS = 3  # repairs at once

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..kube import MANAGER, NODES, Api, owned, owned_by_others
+from ..kube.api import Api
+from ..kube.objects import MANAGER, NODES, owned, owned_by_others
 
 _STATUS = "status"
 _CONDITIONS = "conditions"

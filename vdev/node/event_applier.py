@@ -15,7 +15,8 @@ import structlog
 
 from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
-from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
+from ..kube.errors import Conflict, Missing
+from ..kube.objects import EVENTS, NODES, event, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .conditions import shortened

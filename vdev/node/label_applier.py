@@ -13,7 +13,7 @@ import structlog
 
 from ..agent.applier import Applier
 from ..hostfs.files import write_if_changed
-from ..kube import owned, owned_by_others
+from ..kube.objects import owned, owned_by_others
 from ..model.problem import Problem, warning
 from ..planning.plan import DesiredState
 from ..planning.repartition import RepartitionState

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from ..kube import owned, timestamp
+from ..kube.objects import owned, timestamp
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess

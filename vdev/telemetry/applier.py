@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..aio.clock import Clock
-from ..kube import PODS, Api, Informer, key_of
+from ..kube.api import Api
+from ..kube.informer import Informer
+from ..kube.objects import PODS, key_of
 from ..model.problem import Problem, error, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section

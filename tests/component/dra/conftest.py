@@ -12,12 +12,12 @@ import vdev
 import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import dra, quick
-from vdev import kube
 from vdev.agent.retry import Retrier
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.checkpoint import Places
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.intervals import Intervals
+from vdev.kube.api import Api
 from vdev.observe.metrics import Metrics
 
 DRIVER = "gpu.acme.dev"
@@ -90,7 +90,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
                 pool="node-1",
-                api=api or kube.Api(None),
+                api=api or Api(None),
                 find=find,
                 faults=faults or dra.NoFaults(),
                 metrics=Metrics(),

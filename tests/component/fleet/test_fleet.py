@@ -27,7 +27,8 @@ from tests.kit.well_agent import served
 from vdev.aio.clock import LeapClock
 from vdev.fleet.cluster import SeenNode
 from vdev.fleet.view import FleetView
-from vdev.kube import Conflict, timestamp
+from vdev.kube.errors import Conflict
+from vdev.kube.objects import timestamp
 
 
 async def test_made_nodes_are_complete(start, api_server, until):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit.fleet import NPU, add_kubelet, add_pod, capacity, devices, node, slices
-from vdev.kube import NODES
+from vdev.kube.objects import NODES
 
 FLEET = "vdev.dev/fleet"
 CHOSEN = """
