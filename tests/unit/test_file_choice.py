@@ -1,4 +1,6 @@
-from vdev.file_choice import Choice, choose
+from vdev.file_choice import LABELS, choose_name
+
+LABEL, NVIDIA_LABEL = LABELS
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 
@@ -18,34 +20,36 @@ def test_choice_of_a_file(subtests):
     ]
     for node, label, name, why in cases:
         with subtests.test(name=name):
-            found = choose(FILES, node=node, label=label)
-            assert name == found.file
-            assert why in found.reason
+            found, reason = choose_name(FILES, node=node, labels={LABEL: label})
+            assert name == found
+            assert why in reason
 
 
 def test_other_suffixes_belong_to_the_name():
     """The suggestion is a label value that names the file."""
-    found = choose(["gpus.YAML", "a.yaml"], node="n", label="gpus")
-    assert "did you mean 'gpus.YAML'?" in found.reason
-    assert "gpus.YAML" == choose(["gpus.YAML", "a.yaml"], node="n", label="gpus.YAML").file
+    files = ["gpus.YAML", "a.yaml"]
+    assert "did you mean 'gpus.YAML'?" in choose_name(files, node="n", labels={LABEL: "gpus"})[1]
+    assert "gpus.YAML" == choose_name(files, node="n", labels={LABEL: "gpus.YAML"})[0]
 
 
 def test_no_file():
     """The reason lists the expected and the existing files."""
-    found = choose(["a.yaml", "b.yaml"], node="n", label="")
-    assert ("", True) == (found.file, "no n.yaml, no default.yaml; there are a.yaml, b.yaml" in found.reason)
-    assert "empty" in choose([], node="n", label="").reason
+    found, reason = choose_name(["a.yaml", "b.yaml"], node="n")
+    assert ("", True) == (found, "no n.yaml, no default.yaml; there are a.yaml, b.yaml" in reason)
+    assert "empty" in choose_name([], node="n")[1]
 
 
 def test_the_only_file():
     """It is chosen without a label, as with NVIDIA's fallback `single`; a label still needs its file."""
-    assert Choice("a", "it is the only file") == choose(["..data", "a"], node="n", label="")
-    assert "" == choose(["a"], node="n", label="b").file
+    assert ("a", "it is the only file") == choose_name(["..data", "a"], node="n")
+    assert "" == choose_name(["a"], node="n", labels={LABEL: "b"})[0]
 
 
 def test_the_label_of_nvidias_plugin():
     """It names a file like vdev's own label, and the reason has its key."""
-    key = "nvidia.com/device-plugin.config"
-    assert Choice("plain", f"the node's label {key}=plain") == choose(FILES, node="n", label="plain", key=key)
-    missing = choose(FILES, node="n", label="plane", key=key)
-    assert ("", f"the node's label {key}=plane names no file; did you mean 'plain'?") == (missing.file, missing.reason)
+    assert ("plain", f"the node's label {NVIDIA_LABEL}=plain") == choose_name(
+        FILES, node="n", labels={NVIDIA_LABEL: "plain"}
+    )
+    assert ("", f"the node's label {NVIDIA_LABEL}=plane names no file; did you mean 'plain'?") == choose_name(
+        FILES, node="n", labels={NVIDIA_LABEL: "plane"}
+    )

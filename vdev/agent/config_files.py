@@ -15,9 +15,10 @@ from typing import Any
 
 import structlog
 
+from .. import file_choice
 from ..config import FileTexts, Loaded
 from ..errors import ConfigError
-from ..file_choice import LABEL, LABELS, Choice, choose
+from ..file_choice import LABELS, Choice
 from ..hostfs import root
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
@@ -32,24 +33,6 @@ _ATTEMPTS = 3  # readings before the first choice, if the API server does not an
 _BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The files to read."""
-
-    files: tuple[Path, ...] = ()
-    why: tuple[Choice, ...] = ()  # the reason for each file from a directory
-
-
-@dataclass(frozen=True, slots=True)
-class _Label:
-    """The label of the Node that names a file."""
-
-    key: str = LABEL
-    value: str = ""  # empty if the Node has none of the labels
-    is_known: bool = False  # whether the API server told the value, or will certainly not answer
-    trouble: str = field(default="", compare=False)  # why the Node cannot be read
-
-
 class FileChooser:
     """Chooses the files of this node, at each reading again.
 
@@ -58,30 +41,31 @@ class FileChooser:
     """
 
     def __init__(self, options: Options, node: NodeObject, state: StateFile, *, reload: Callable[[], None]) -> None:
-        self.chosen = Chosen()
+        self.chosen: tuple[Choice, ...] = ()
         self._given = options.files
         self._node = options.node
         self._object = node
         self._state = state
         self._reload = reload
         self._intervals, self._clock = options.timing
-        self._before: Collection[Path] = ()  # the files that an earlier process read
-        self._label: _Label | None = None  # None: no directory was given yet
+        self._follows_node = False  # from the first directory on
+        self._kept: Collection[Path] = ()  # the files that an earlier process read
+        self._labels: Mapping[str, str] = {}  # those of the Node that name a file
+        self._is_known = False  # whether the API server told the labels, or will certainly not answer
+        self._trouble = ""  # why the Node cannot be read
 
-    async def choose(self) -> Chosen:
+    async def choose(self) -> tuple[Choice, ...]:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
-        directories = await asyncio.to_thread(lambda: frozenset(filter(os.path.isdir, self._given)))
-        if directories and self._label is None:
-            self._label = _Label()
-            self._before = await asyncio.to_thread(_in, directories, await self._state.kept_files())
+        if not self._follows_node and await asyncio.to_thread(lambda: any(map(os.path.isdir, self._given))):
+            self._follows_node = True
+            self._kept = await self._state.kept_files()
             await self._first_reading()
             self._object.subscribe(self._look)
-        chosen = Chosen(self._given)
-        if self._label is not None:
-            chosen = await asyncio.to_thread(self._choose, directories, self._label)
+        chosen = await asyncio.to_thread(self._choose)
         if chosen != self.chosen:
-            for why in chosen.why:
-                log.info("configuration file chosen", file=why.file, by=why.reason)
+            for each in chosen:
+                if each.reason:
+                    log.info("configuration file chosen", file=each.file.name, by=each.reason)
         self.chosen = chosen
         return chosen
 
@@ -90,7 +74,8 @@ class FileChooser:
 
         If the choice of an earlier process is known, one short attempt is enough.
         """
-        attempts, patience = (1, self._intervals.retry_label) if self._before else (_ATTEMPTS, None)
+        has_before = await asyncio.to_thread(self._before)
+        attempts, patience = (1, self._intervals.retry_label) if has_before else (_ATTEMPTS, None)
         for attempt in range(attempts):
             if attempt:
                 await self._clock.sleep(self._intervals.retry_label)
@@ -102,53 +87,28 @@ class FileChooser:
                 return
 
     def _look(self) -> None:
-        """Take the label from the Node."""
-        before, labels, trouble = self._label or _Label(), self._object.labels, str(self._object.trouble or "")
-        key = next((each for each in LABELS if labels.get(each)), LABEL)
-        is_known = before.is_known or not self._object.unanswered
-        self._label = _Label(key, labels.get(key) or "", is_known, trouble)
-        if trouble and trouble != before.trouble:
+        """Take the labels from the Node."""
+        labels = {key: value for key, value in self._object.labels.items() if key in LABELS}
+        before, self._trouble = self._trouble, str(self._object.trouble or "")
+        if self._trouble and self._trouble != before:
             write = log.warning if self._object.has_server else log.info  # without an account, no label was intended
-            write("node label not readable; choosing by the node's name", label=key, reason=trouble)
-        elif before.trouble and not trouble:
-            log.info("node label readable again", label=key, value=self._label.value)
-        if self._label != before:
+            write("node label not readable; choosing by the node's name", reason=self._trouble)
+        elif before and not self._trouble:
+            log.info("node label readable again", labels=labels)
+        is_known = self._is_known or not self._object.unanswered
+        if (labels, is_known) != (self._labels, self._is_known):
+            self._labels, self._is_known = labels, is_known
             self._reload()
 
-    def _choose(self, directories: frozenset[Path], label: _Label) -> Chosen:
-        files, reasons, problems = [], [], []
-        for path in self._given:
-            if path not in directories:
-                files.append(path)
-                continue
-            names = _names(path)
-            before = [name for name in names if path / name in self._before]
-            if before and not label.is_known:
-                files.append(path / before[0])
-                reasons.append(Choice(before[0], _BEFORE))
-                continue
-            found = choose(names, node=self._node, label=label.value, key=label.key)
-            doubt = f" ({label.trouble})" if label.trouble else ""
-            if found.file:
-                files.append(path / found.file)
-                reasons.append(Choice(found.file, found.reason + doubt))
-            else:
-                problems.append(error(str(path), found.reason + doubt))
-        if problems:
-            raise ConfigError(tuple(problems))
-        return Chosen(tuple(files), tuple(reasons))
+    def _choose(self) -> tuple[Choice, ...]:
+        before = {} if self._is_known else self._before()
+        paths = [before.get(path, path) for path in self._given]
+        choices = file_choice.choose(paths, node=self._node, labels=self._labels, doubt=self._trouble)
+        return tuple(Choice(each.file, _BEFORE) if each.file in before.values() else each for each in choices)
 
-
-def _in(directories: Collection[Path], files: Collection[Path]) -> frozenset[Path]:
-    """Return the files that are in one of the directories."""
-    return frozenset(path for path in files if path.parent in directories and path.is_file())
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return [path.name for path in directory.iterdir() if path.is_file()]
-    except OSError as failed:
-        raise ConfigError((error(str(directory), f"the directory cannot be read: {failed.strerror}"),)) from failed
+    def _before(self) -> dict[Path, Path]:
+        """Return the file that an earlier process read, by its directory. Blocks."""
+        return {path.parent: path for path in self._kept if path.parent in self._given and path.is_file()}
 
 
 _REMEMBERED = 20  # readings in the history
@@ -180,7 +140,7 @@ class ConfigSource:
     def __init__(self, options: Options, metrics: Metrics, chooser: FileChooser) -> None:
         self.status = ReloadStatus()
         self.chooser = chooser
-        self.in_force = Chosen()  # the files of the last good reading
+        self.in_force: tuple[Choice, ...] = ()  # the files of the last good reading
         self.directories: frozenset[Path] = frozenset()  # whose changes are a reason to read again
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self._options = options
@@ -190,7 +150,8 @@ class ConfigSource:
 
     async def find_directories(self) -> None:
         """Set `directories` by the links that lead to the files now."""
-        files = {*self._options.files, *self.chooser.chosen.files, *self._files}
+        chosen = (each.file for each in self.chooser.chosen)
+        files = {*self._options.files, *chosen, *self._files}
         self.directories = await asyncio.to_thread(directories, files)
 
     async def read_first(self) -> Loaded:
@@ -206,8 +167,8 @@ class ConfigSource:
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         try:
-            chosen = await self.chooser.choose()
-            loaded = await asyncio.to_thread(self._options.load, chosen.files, partial=partial)
+            files = tuple(each.file for each in await self.chooser.choose())
+            loaded = await asyncio.to_thread(self._options.load, files, partial=partial)
         except ConfigError as bad:
             named = (each.place.file for each in bad.problems if each.place)
             self._files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
@@ -245,7 +206,7 @@ class ConfigSource:
 
     def fell_back(self, texts: FileTexts, kept_at: float, bad: ConfigError) -> None:
         """Record that the first reading is bad, and the configuration kept at `kept_at` is in force."""
-        self.in_force = Chosen(tuple(Path(each.file) for each in texts.files))
+        self.in_force = tuple(Choice(Path(each.file)) for each in texts.files)
         self.status.applied_at = self.status.kept_at = kept_at
         self._metrics.reload_time.set(kept_at)
         self.refused(bad, "configuration refused; the last good one, kept from before the start, is used instead")

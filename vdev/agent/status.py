@@ -40,8 +40,8 @@ def status(agent: "Agent") -> dict[str, Any]:
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {
-            "files": [str(path) for path in agent.config.in_force.files],
-            "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
+            "files": [str(each.file) for each in agent.config.in_force],
+            "choice": "; ".join(f"{each.file.name}: {each.reason}" for each in agent.config.in_force if each.reason),
             "keptFile": str(agent.state.path) if agent.state.path else None,
             "keptAt": reload.kept_at or None,
             "lastReloadSuccessful": reload.last_was_good,
