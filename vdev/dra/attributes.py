@@ -115,7 +115,7 @@ class Describer:
             name = self.counter_set(device)
             consumes = sets = {name: self._counters.all}
             if device.is_partition:
-                placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
+                placement = Placement(self.profiles[device.profile], device.slices.start)
                 consumes = {name: self._counters.taken_by(placement)}
         return DraDevice(
             name=self.name(device),

@@ -221,18 +221,14 @@ class Geometry(Section):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A partition on its slices: `size` of them, from `start`."""
+    """A partition of a profile, whose slices begin at `start`."""
 
     profile: Profile
     start: int
-    size: int
 
     @property
     def slices(self) -> range:
-        return range(self.start, self.start + self.size)
-
-    def overlaps(self, other: "Placement") -> bool:
-        return self.start < other.start + other.size and other.start < self.start + self.size
+        return range(self.start, self.start + self.profile.slices)
 
     def __str__(self) -> str:
         """`1g.5gb@4`: the form with a start that `planning.partitions.place` accepts."""

@@ -126,7 +126,7 @@ def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) 
     """
     profile = placement.profile
     own_id = f"{raw.id}-{profile.name.replace('+', '.')}-{placement.start}"
-    if entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices:
+    if entry.geometry and entry.geometry.whole_device and placement.profile.slices == entry.geometry.slices:
         own_id, ordinal = raw.id, ordinal.partition(":")[0]
     elif entry.is_nvidia:
         own_id = f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{profile.name}/{placement.start}')}"

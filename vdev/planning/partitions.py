@@ -125,7 +125,7 @@ def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...
     if packed is None:
         return None
     starts = dict(zip(order, packed, strict=True))
-    return tuple(Placement(want.profile, starts[place], want.profile.slices) for place, want in enumerate(wants))
+    return tuple(Placement(want.profile, starts[place]) for place, want in enumerate(wants))
 
 
 def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
@@ -201,11 +201,7 @@ def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
 
 def placements(geometry: Geometry) -> Iterator[Placement]:
     """Every partition that the device can have."""
-    return (
-        Placement(profile, start, profile.slices)
-        for profile in geometry.profiles.values()
-        for start in geometry.starts(profile)
-    )
+    return (Placement(profile, start) for profile in geometry.profiles.values() for start in geometry.starts(profile))
 
 
 def _limits(geometry: Geometry) -> Iterator[Limit]:

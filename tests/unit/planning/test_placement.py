@@ -248,7 +248,6 @@ def rules_hold(geometry, placements):
         len(slices) == len(set(slices))
         and all(0 <= each < geometry.slices for each in slices)
         and all(not p.profile.placements or p.start in p.profile.placements for p in placements)
-        and all(p.size == p.profile.slices for p in placements)
         and (geometry.compute is None or sum(p.profile.compute for p in placements) <= geometry.compute)
         and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles.values())
         and all(count == 1 for count in holders.values())
@@ -259,7 +258,7 @@ def brute_force(geometry, wanted):
     """Whether any combination of starts obeys the rules."""
     profiles = [geometry.profile(name) for name in wanted]
     return any(
-        rules_hold(geometry, [Placement(p, start, p.slices) for p, start in zip(profiles, starts, strict=True)])
+        rules_hold(geometry, [Placement(p, start) for p, start in zip(profiles, starts, strict=True)])
         for starts in product(*(geometry.starts(p) for p in profiles))
     )
 
