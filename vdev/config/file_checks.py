@@ -156,7 +156,7 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
         if entry.choice:
             label, name = entry.choice.label, entry.name
             state = f"reports the state of {label}, which selects the partitions of {name}"
-            taken[entry.choice.protocol.label] = (state, "leave it out")
+            taken[entry.choice.state_label] = (state, "leave it out")
             taken[label] = (
                 f"selects the partitions of {name}",
                 "set it by other means than vdev, and see partitions.default",

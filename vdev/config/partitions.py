@@ -178,7 +178,7 @@ def chosen_layouts(
             report.errors_elsewhere("file", bad)
             return choice
         _warn_of_misfits(layouts, file, report.at("file"))
-    if wrong := names.key_problem(choice.protocol.label):
+    if wrong := names.key_problem(choice.state_label):
         report.error("fromLabel", f"there is no label for the state of the layout: {wrong}", "use a shorter label")
     if choice.default:
         _check_default(choice.default, layouts, report.at("default"))

@@ -25,7 +25,7 @@ class Layouts:
     def labels_of(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
         """The values of the Node's labels about layouts: the chosen layouts, and their states."""
         choices = [entry.choice for entry in spec.on_node(self._node) if entry.choice]
-        return tuple(labels.get(name) for each in choices for name in (each.label, each.protocol.label))
+        return tuple(labels.get(name) for each in choices for name in (each.label, each.state_label))
 
     def look(
         self,

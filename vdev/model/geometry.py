@@ -302,28 +302,12 @@ def instance_id(slices: int, taken: range) -> int:
     return slices // size - 1 + taken.start // size
 
 
-DISABLED = "all-disabled"
-ENABLED = "all-enabled"
-
 Parts = tuple[str, ...] | None
 """The profiles of a device's partitions; None: the device stays whole."""
 
 
 AMD_LABEL = "dcm.amd.com/gpu-config-profile"
-
-
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """The label that reports whether a chosen layout is in force, and its values; an empty value is not written."""
-
-    label: str
-    pending: str = "pending"
-    success: str = "success"
-    failed: str = "failed"
-
-
-AMD = Protocol(f"{AMD_LABEL}-state", pending="", failed="failure")
-"""The protocol of AMD's device-config-manager. The default is that of NVIDIA's mig-manager."""
+"""The label that AMD's device-config-manager reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +340,9 @@ class PartitionChoice(Section):
         return self._layouts
 
     @property
-    def protocol(self) -> Protocol:
-        """How vdev reports whether the chosen layout is in force."""
-        return AMD if self.label == AMD_LABEL else Protocol(f"{self.label}.state")
+    def state_label(self) -> str:
+        """The label that reports whether the chosen layout is in force."""
+        return f"{self.label}-state" if self.label == AMD_LABEL else f"{self.label}.state"
 
     @property
     def initial(self) -> dict[int, tuple[str, ...]]:
@@ -388,8 +372,8 @@ def generated(geometry: Geometry, count: int) -> dict[str, NamedLayout]:
 
     Devices that are always in a mode have no layout without partitions.
     """
-    named: dict[str, Parts] = {DISABLED: None}
+    named: dict[str, Parts] = {"all-disabled": None}
     if not geometry.whole_device:
-        named[ENABLED] = ()
+        named["all-enabled"] = ()
     named |= layouts_of(geometry)
     return {name: NamedLayout(dict.fromkeys(range(count), parts)) for name, parts in named.items()}

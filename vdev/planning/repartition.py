@@ -23,7 +23,7 @@ from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, RawDevice, grouped
 from ..model.dra import DraPartitions
 from ..model.entry import Entry, MigStrategy
-from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
+from ..model.geometry import AMD_LABEL, Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
 from ..model.problem import Problem, errors, listed
 from ..model.spec import Spec
 from .in_use import InUse
@@ -108,8 +108,14 @@ def advance(
     for label, progress in after.items():
         parts = before[label].parts if label in before else {}
         if parts != progress.parts:
-            failed = Progress(label=label, value=progress.value, asked=progress.asked, parts=parts)
-            after[label] = replace(failed, state=RepartitionState.FAILED, sentence=why)
+            after[label] = Progress(
+                label=label,
+                value=progress.value,
+                state=RepartitionState.FAILED,
+                sentence=why,
+                parts=parts,
+                asked=progress.asked,
+            )
     return after, None
 
 
@@ -141,18 +147,20 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
 def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, str]:
     """The labels that report the state of the chosen layouts."""
     found = {}
-    for protocol, progress in (
-        (each.choice.protocol, progresses.get(each.choice.label)) for each in entries if each.choice
-    ):
-        if progress is not None and progress.value is not None:
-            words = {
-                RepartitionState.PENDING: protocol.pending,
-                RepartitionState.SUCCESS: protocol.success,
-                RepartitionState.FAILED: protocol.failed,
-            }
-            if word := words.get(progress.state):
-                found[protocol.label] = word
+    for choice in (entry.choice for entry in entries if entry.choice):
+        progress = progresses.get(choice.label)
+        if progress is None or progress.value is None:
+            continue
+        if word := _words(choice).get(progress.state):
+            found[choice.state_label] = word
     return found
+
+
+def _words(choice: PartitionChoice) -> Mapping[RepartitionState, str]:
+    """The values of the state label: those of AMD's device-config-manager, or of NVIDIA's mig-manager."""
+    if choice.label == AMD_LABEL:
+        return {RepartitionState.SUCCESS: "success", RepartitionState.FAILED: "failure"}
+    return {each: each.value for each in RepartitionState if each is not RepartitionState.UNSEEN}
 
 
 # --- one label --------------------------------------------------------------------------------------------------------
@@ -222,11 +230,12 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
 
     # 5. Wait until the label has `pending`, because other programs then stop pods. Give up waiting after
     # `repartition_pending`, in case that no program writes the label.
-    protocol = _choice(entries[0]).protocol
-    is_written = not is_new and seen.labels.get(protocol.label) == protocol.pending
+    choice = _choice(entries[0])
+    pending_word = _words(choice).get(RepartitionState.PENDING)
+    is_written = not is_new and seen.labels.get(choice.state_label) == pending_word
     is_overdue = seen.now >= since + seen.intervals.repartition_pending
-    if protocol.pending and value is not None and not (is_written or is_overdue):
-        return _pending(now, since, f"{protocol.label} to be written")
+    if pending_word and value is not None and not (is_written or is_overdue):
+        return _pending(now, since, f"{choice.state_label} to be written")
     return replace(now, state=RepartitionState.SUCCESS, parts=target)
 
 

@@ -54,9 +54,11 @@ class Node:
     @property
     def state_label(self):
         """The label with the state, as in the plan."""
-        return repartition.state_labels(self.progresses, self.spec.entries).get(
-            self.spec.entries[0].choice.protocol.label, ""
-        )
+        return repartition.state_labels(self.progresses, self.spec.entries).get(self.choice.state_label, "")
+
+    @property
+    def choice(self):
+        return self.spec.entries[0].choice
 
     @property
     def keys(self):
@@ -94,7 +96,7 @@ class Node:
 
     def write(self):
         if self.state_label:
-            self.labels[self.spec.entries[0].choice.protocol.label] = self.state_label
+            self.labels[self.choice.state_label] = self.state_label
         self.look()
 
     def restart(self, *, known=True):
