@@ -151,9 +151,6 @@ class Profile(Section):
     def name(self) -> str:
         return self._name
 
-    def __hash__(self) -> int:
-        return hash(self.name)
-
 
 def _named(profiles: dict[str, Profile]) -> dict[str, Profile]:
     return {name: profile.named(name) for name, profile in profiles.items()}
@@ -174,9 +171,6 @@ class Geometry(Section):
     """Prefix of a partition's resource name, before the profile's name."""
     whole_device: Flag = False
     """Whether all partitions of a device must be alike and fill it."""
-
-    def __hash__(self) -> int:
-        return hash((self.slices, tuple(self.profiles)))
 
     @functools.cached_property
     def engines(self) -> tuple[tuple[str, int, Mapping[str, int]], ...]:

@@ -47,7 +47,8 @@ def _want(geometry: Geometry, item: str, position: int) -> _Want:
     try:
         profile = geometry.profile(name)
     except LayoutError as unknown:
-        raise LayoutError(str(unknown), hint=unknown.hint, position=position) from None
+        unknown.position = position
+        raise
     allowed = geometry.starts(profile)
     if not pinned:  # small partitions from the left, larger ones from the right
         is_small = profile.slices == min(each.slices for each in geometry.profiles.values())
