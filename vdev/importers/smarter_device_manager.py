@@ -50,14 +50,14 @@ def _item(draft: Draft, item: Item) -> None:
         item.omit("nvidia-gpu detects the GPU of a Jetson, which has no device node; vdev has no such source")
         return
     try:
-        matching = regex(expression, "/dev")
+        patterns, exact = regex(expression, "/dev")
     except NotAPatternError as wrong:
         item.omit(f"the expression {expression!r} has no equivalent path patterns: {wrong}")
         return
-    made = [_entry(draft, *each, deep=len(matching.patterns) > 1) for each in matching.patterns]
+    made = [_entry(draft, *each, deep=len(patterns) > 1) for each in patterns]
     made[0].comments.append(f"devicematch {expression}")
-    if not matching.exact:
-        draft.note(item.where, f"the patterns for {expression!r} are not exact: they may find more paths", made[0])
+    if not exact:
+        draft.note(item.where, f"the patterns for {expression!r} are not exact: they may find other paths", made[0])
     for resource, entries in grouped((entry["resource"], entry["name"]) for entry in made).items():
         if count > 1:
             draft.share(resource, count, entries)

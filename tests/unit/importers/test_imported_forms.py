@@ -161,7 +161,7 @@ def test_unconverted_parts_are_comments_and_warnings(subtests):
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing or not a hexadecimal id"),
         ("{paths: [{path: dev/a}]}", "'dev/a' is not an absolute path"),
-        ("{paths: [{path: '/dev/[a'}]}", "a '[' is never closed"),
+        ("{paths: [{path: '/dev/[a'}]}", "the '[' in '[a' is never closed"),
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
         ("{paths: [{path: /dev/a, type: {}}], count: [1]}", "count: ['1'] is not a number"),
         ("{paths: [{path: /dev/a, permissions: [rw]}]}", "permissions: ['rw'] is not a text"),
