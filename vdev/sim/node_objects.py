@@ -85,7 +85,7 @@ class NodeObjects:
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
             # A kubelet also counts resources that other programs write into the capacity as allocatable.
             status[field] = {**(before.get("capacity") or {}), **{name: str(count) for name, count in numbers.items()}}
-        self._write_status(_NODE, old, status)
+        self._write(_NODE, old, {**old, "status": status})
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class NodeObjects:
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
                 self._kubelet.journal.note_refused(key, why)
-                self._write_status(_POD, old, status, manager=_SCHEDULER)
+                self._write(_POD, old, {**old, "status": status}, manager=_SCHEDULER)
 
     def _delete(self, group: asyncio.TaskGroup, pod: PodStatus, *, force: bool = False) -> None:
         async def delete() -> None:
@@ -156,21 +156,15 @@ class NodeObjects:
     def _write_pod(self, document: Document, pod: PodStatus) -> None:
         with contextlib.suppress(Refused):
             old = self._current(document)
-            if pod.bound and not old["spec"].get("nodeName"):
-                new = {**old, "spec": {**old["spec"], "nodeName": self._kubelet.node_name}}
-                where = old["metadata"]["namespace"], old["metadata"]["name"]
-                old = self._objects.change(_POD, where, new, manager=_SCHEDULER)
-            self._write_status(_POD, old, pod_status(pod))
+            node = {"nodeName": self._kubelet.node_name} if pod.bound else {}
+            self._write(_POD, old, {**old, "spec": {**old["spec"], **node}, "status": pod_status(pod)})
 
     def _current(self, document: Document) -> Document:
         return self._objects.get(_POD, document["metadata"]["namespace"], document["metadata"]["name"])
 
-    def _write_status(
-        self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
-    ) -> None:
-        if (old.get("status") or {}) != status:
-            meta, new = old["metadata"], {**old, "status": status}
-            where = meta.get("namespace", ""), meta["name"]
+    def _write(self, kind: ApiKind, old: Document, new: Document, *, manager: str = _KUBELET) -> None:
+        if new != old:
+            where = old["metadata"].get("namespace", ""), old["metadata"]["name"]
             self._objects.change(kind, where, new, manager=manager, subresource="status")
 
     # --- events -------------------------------------------------------------------------------------------------------

@@ -263,8 +263,6 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
             if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
                 document = without_status(document)
             return 201, objects.create(kind, namespace, document, request.manager)
-        case "update":
-            return 200, _update(objects, request)
         case "delete":
             return 200, _delete(objects, request, *request.key, request.body)
         case "deletecollection":
@@ -272,10 +270,10 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
             for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
                 _delete(objects, request, each["metadata"].get("namespace", ""), each["metadata"]["name"], request.body)
             return 200, _SUCCESS
-        case _ if request.content_type == APPLY:
+        case "patch" if request.content_type == APPLY:
             return _apply(objects, request)
         case _:
-            return 200, _patch(objects, request)
+            return 200, _change(objects, request)
 
 
 def _understood(kind: ApiKind, document: Any) -> Stored:
@@ -298,25 +296,26 @@ def _without_null(value: Any) -> Any:
     return [_without_null(each) for each in value] if isinstance(value, list) else value
 
 
-def _update(objects: ObjectStore, request: Request) -> Document:
+def _change(objects: ObjectStore, request: Request) -> Document:
+    """Replace or patch the part of an object that belongs to the subresource: the status, or everything else."""
     kind, key = request.kind, request.key
-    document = _understood(kind, request.body)
     old = objects.get(kind, *key)
-    if not value_at(document, "metadata.resourceVersion"):
-        text = "Invalid value: 0: must be specified for an update"
-        raise invalid(kind, request.name, [("metadata.resourceVersion", text)])
-    return _change(objects, request, old, document)
-
-
-def _change(objects: ObjectStore, request: Request, old: Stored, sent: Stored) -> Document:
-    """Change the part of an object that belongs to the subresource: the status, or everything but the status."""
-    main, status = (old, sent) if request.subresource else (sent, old)
+    if request.verb == "update":
+        sent = _understood(kind, request.body)
+        if not value_at(sent, "metadata.resourceVersion"):
+            text = "Invalid value: 0: must be specified for an update"
+            raise invalid(kind, request.name, [("metadata.resourceVersion", text)])
+    elif patched := _PATCHES.get(request.content_type):
+        sent = _understood(kind, patched(old, request.body))
+    else:
+        raise unsupported((*_PATCHES, APPLY))
     new = sent
-    if request.kind.status:
+    if kind.status:
+        main, status = (old, sent) if request.subresource else (sent, old)
         new = without_status(main) | ({"status": status["status"]} if "status" in status else {})
         named = {field: each for field, each in (sent.get("metadata") or {}).items() if field in _PRECONDITIONS}
         new["metadata"] = (main.get("metadata") or {}) | named
-    return objects.change(request.kind, request.key, new, manager=request.manager, subresource=request.subresource)
+    return objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
 
 
 def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
@@ -326,14 +325,6 @@ def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, o
     if objects.has(kind, namespace, name):
         return found
     return {**_SUCCESS, "details": {"name": name, "kind": kind.plural, "uid": found["metadata"]["uid"]}}
-
-
-def _patch(objects: ObjectStore, request: Request) -> Document:
-    patched = _PATCHES.get(request.content_type)
-    if patched is None:
-        raise unsupported((*_PATCHES, APPLY))
-    old = objects.get(request.kind, *request.key)
-    return _change(objects, request, old, _understood(request.kind, patched(old, request.body)))
 
 
 def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
