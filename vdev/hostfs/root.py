@@ -197,9 +197,6 @@ class HostRoot:
             raise HostError(f"cannot read {host_path}: {reason_of(cause)}") from cause
 
 
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 def truncate(host: HostRoot, host_path: str) -> None:
     """Empty a plain file. Raises HostError."""
     _amend(host, host_path, "empty", (stat.S_ISREG,), lambda own: os.truncate(own, 0))
@@ -216,25 +213,24 @@ def _amend(
 ) -> None:
     if ".." in host_path.split("/"):
         raise HostError(f"refused to {what} {host_path}: it contains '..'")
-    # Each part of the path is opened without following links, so that nobody can swap one for a link that leads out
-    # of the root between the check and the change.
-    handles: list[int] = []
     try:
-        handles.append(os.open(host.root, _STEP & ~os.O_NOFOLLOW))
-        *above, last = [part for part in host.resolve(host_path).split("/") if part] or ["."]
-        for part in above:
-            handles.append(os.open(part, _STEP, dir_fd=handles[-1]))
-        handles.append(os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handles[-1]))
-        found = os.fstat(handles[-1]).st_mode
-        if not any(is_kind(found) for is_kind in kinds):
-            wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"
-            raise HostError(f"refused to {what} {host_path}: it is not {wanted}")
-        act(f"/proc/self/fd/{handles[-1]}")
+        path = posixpath.join(os.path.realpath(host.root), host.resolve(host_path).lstrip("/"))
+        handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            own = f"/proc/self/fd/{handle}"
+            # The change is made to the opened file, whose path cannot be swapped any more. It is checked now, because
+            # a part of it may have become a link that leads out of the root before it was opened.
+            if os.readlink(own) != path:
+                raise HostError(f"refused to {what} {host_path}: it was replaced meanwhile")
+            found = os.fstat(handle).st_mode
+            if not any(is_kind(found) for is_kind in kinds):
+                wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"
+                raise HostError(f"refused to {what} {host_path}: it is not {wanted}")
+            act(own)
+        finally:
+            os.close(handle)
     except OSError as cause:
         raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause
-    finally:
-        for handle in handles:
-            os.close(handle)
 
 
 _PRODUCT = "/sys/class/dmi/id/product_name"

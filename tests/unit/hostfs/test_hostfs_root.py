@@ -7,6 +7,7 @@ import pytest
 
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
+from vdev.hostfs.root import truncate
 
 
 @pytest.fixture
@@ -63,3 +64,18 @@ def test_invalid_file_names(host: HostRoot, name: str) -> None:
     for look in (host.info, host.read_text, lambda path: list(host.entries(path))):
         with pytest.raises(HostError, match="cannot"):
             look(path)
+
+
+def test_a_directory_that_becomes_a_link_is_not_followed_out_of_the_root(
+    host: HostRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This happens between the check of the path and the change of the file."""
+    outside = host.root.parent / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("of the container")
+    (host.root / "dev").rename(host.root / "old")
+    (host.root / "dev").symlink_to(outside)
+    monkeypatch.setattr(host, "resolve", lambda path: path)
+    with pytest.raises(HostError, match="refused to empty /dev/x: it was replaced"):
+        truncate(host, "/dev/x")
+    assert "of the container" == (outside / "x").read_text()
