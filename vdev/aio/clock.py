@@ -57,19 +57,17 @@ class Clock(ABC):
             if cancel is not None:
                 cancel()
 
-    def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        """Like `asyncio.timeout`: the code inside raises TimeoutError if it takes longer. None: no limit."""
-        return asyncio.timeout(None) if seconds is None else self._timeout(seconds)
-
     @contextlib.asynccontextmanager
-    async def _timeout(self, seconds: float) -> AsyncIterator[None]:
+    async def timeout(self, seconds: float | None) -> AsyncIterator[None]:
+        """Like `asyncio.timeout`: the code inside raises TimeoutError if it takes longer. None: no limit."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(None) as scope:
-            cancel = self.call_later(seconds, lambda: scope.reschedule(loop.time()))
+            cancel = None if seconds is None else self.call_later(seconds, lambda: scope.reschedule(loop.time()))
             try:
                 yield
             finally:
-                cancel()
+                if cancel is not None:
+                    cancel()
 
 
 class SystemClock(Clock):
