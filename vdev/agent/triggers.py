@@ -85,7 +85,8 @@ class Triggers:
         intervals = self._intervals
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
-        self._watcher = stack.enter_context(watcher)
+        stack.callback(watcher.close)
+        self._watcher = watcher
         config = self._agent.config
         await config.find_directories()
         await watcher.follow(dict.fromkeys(config.directories, True))

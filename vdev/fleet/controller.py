@@ -139,7 +139,7 @@ class Fleet:
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
-        with Watcher() as watcher:
+        with contextlib.closing(Watcher()) as watcher:
             while True:
                 await watcher.follow({path.absolute().parent: True for path in self._options.files})
                 pause = self.retrier.pause(_READING) if _READING in self.retrier.failing else None

@@ -13,8 +13,7 @@ import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -143,14 +142,6 @@ class Watcher:
             self._inotify.close()
         self._inotify = None
         self._targets.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _report(self, path: Path) -> None:
         self._changed.add(path)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 
 import inotify_simple
@@ -17,7 +18,7 @@ TIMEOUT = 60.0
 @pytest.fixture(params=["inotify", "poll"])
 async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
     """A watcher with inotify, and one that polls."""
-    with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
+    with closing(Watcher(poll_interval=0.02, inotify=request.param == "inotify")) as watcher:
         yield watcher
 
 
@@ -84,7 +85,7 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
 
 async def test_follow_returns_new_directories(tmp_path: Path) -> None:
     """Callers read them after the watch starts. A directory that was not watched for a while is new again."""
-    with Watcher() as watcher:
+    with closing(Watcher()) as watcher:
         for _ in range(2):
             assert {tmp_path} == await watcher.follow({tmp_path: True})
             assert not await watcher.follow({tmp_path: False})
@@ -98,7 +99,7 @@ async def test_without_inotify_it_polls(monkeypatch: pytest.MonkeyPatch, tmp_pat
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(inotify_simple, "INotify", full)
-    with Watcher(poll_interval=0.02) as watcher:
+    with closing(Watcher(poll_interval=0.02)) as watcher:
         await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "x").touch()
@@ -111,7 +112,7 @@ async def test_a_directory_without_a_watch_is_polled(
     number: int, limited: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The user has no watches left, or the directory is not readable."""
-    with Watcher(poll_interval=0.02) as watcher:
+    with closing(Watcher(poll_interval=0.02)) as watcher:
 
         def full(*_arguments: object) -> int:
             raise OSError(number, os.strerror(number))
@@ -134,7 +135,7 @@ async def test_ignored_files(tmp_path: Path, name: str, poll_interval: float, *,
 
     Otherwise each failed write would cause an event and a reconciliation that writes again.
     """
-    with Watcher(poll_interval=poll_interval, inotify=inotify, ignored="checkpoint") as watcher:
+    with closing(Watcher(poll_interval=poll_interval, inotify=inotify, ignored="checkpoint")) as watcher:
         await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / name).write_text("half")
@@ -150,7 +151,7 @@ async def test_an_overflow_reports_every_directory(tmp_path: Path, monkeypatch: 
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    with Watcher() as watcher:
+    with closing(Watcher()) as watcher:
         await watcher.follow({one: True, two: True})
         await settled(watcher)
         overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
