@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from ..model.device import Device, bus_id, root
 from ..model.dra import DeviceCapacity
-from ..model.geometry import Geometry, Profile
-from ..planning.partitions import Counters, Limit, counters
+from ..model.geometry import Geometry, Limit, Profile
+from ..planning.partitions import Counters, counters
 from .attributes import (
     PCI_BUS_ID,
     PCIE_ROOT,

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from ..errors import VdevError
+from .names import dns_label
 from .problem import did_you_mean, listed
 from .scalars import (
     NO_DEFAULT,
@@ -152,6 +153,24 @@ class Profile(Section):
         return self._name
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limited part of the device, such as compute slices or engines."""
+
+    name: str
+    most: int
+    """The amount that the device has."""
+    takes: Mapping[str, int]
+    """The amount that a partition consumes, by profile."""
+
+    def implies(self, other: "Limit") -> bool:
+        """Whether all partitions that satisfy this limit also satisfy the other one."""
+        own = self.takes
+        return self.most > 0 and all(
+            each * self.most <= own.get(name, 0) * other.most for name, each in other.takes.items()
+        )
+
+
 def _named(profiles: dict[str, Profile]) -> dict[str, Profile]:
     return {name: profile.named(name) for name, profile in profiles.items()}
 
@@ -173,17 +192,31 @@ class Geometry(Section):
     """Whether all partitions of a device must be alike and fill it."""
 
     @functools.cached_property
-    def engines(self) -> tuple[tuple[str, int, Mapping[str, int]], ...]:
-        """The kinds of engines, such as decoders, from the profiles' attributes `engines.*`.
+    def limits(self) -> tuple[Limit, ...]:
+        """What partitions share beside memory slices: compute slices, engines, exclusive words, and each `max`.
 
-        For each: the name, how many the device has (as many as the largest profile takes), how many each profile takes.
+        Engines, such as decoders, are in the profiles' attributes `engines.*`. The device has as many as the largest
+        profile takes.
         """
-        takes: dict[str, dict[str, int]] = {}
-        for profile in self.profiles.values():
+        found: list[Limit] = []
+        profiles = self.profiles.values()
+        if self.compute is not None:
+            found.append(
+                Limit("compute-slices", self.compute, {each.name: each.compute for each in profiles if each.compute})
+            )
+        engines: dict[str, dict[str, int]] = {}
+        for profile in profiles:
             for key, value in profile.attributes.items():
                 if key.startswith("engines.") and value.isdecimal() and int(value):
-                    takes.setdefault(key, {})[profile.name] = int(value)
-        return tuple((key, max(each.values()), each) for key, each in takes.items())
+                    engines.setdefault(key, {})[profile.name] = int(value)
+        found += [Limit(dns_label(key), max(takes.values()), takes) for key, takes in engines.items()]
+        for word in dict.fromkeys(each.exclusive for each in profiles if each.exclusive):
+            takes = {each.name: 1 for each in profiles if each.exclusive == word}
+            found.append(Limit(dns_label(word) or "exclusive", 1, takes))
+        for profile in profiles:
+            if profile.max is not None and profile.max < _most_within(self, profile, found):
+                found.append(Limit(dns_label(f"max-{profile.name}"), profile.max, {profile.name: 1}))
+        return tuple(found)
 
     def profile(self, name: str) -> Profile:
         """Return the profile of that name. Raises LayoutError with the allowed names."""
@@ -274,15 +307,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def most_of(geometry: Geometry, profile: Profile) -> int:
     """Return how many partitions of one profile fit on a device."""
+    return _most_within(geometry, profile, geometry.limits)
+
+
+def _most_within(geometry: Geometry, profile: Profile, limits: Iterable[Limit]) -> int:
     count, end = 0, 0
     for start in geometry.starts(profile):  # for parts of one length, the first free start is optimal
         if start >= end:
             count, end = count + 1, start + profile.slices
-    limits = [count, 1 if profile.exclusive else count, count if profile.max is None else profile.max]
-    if geometry.compute is not None and profile.compute:
-        limits.append(geometry.compute // profile.compute)
-    limits += [most // takes[profile.name] for _, most, takes in geometry.engines if profile.name in takes]
-    return min(limits)
+    return min([count, *(each.most // each.takes[profile.name] for each in limits if profile.name in each.takes)])
 
 
 def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:

@@ -4,11 +4,10 @@ Sets of slices are bit masks. The search is depth first in order of preference, 
 one. Dead ends are memoized by the occupied slices. Real hardware takes a few dozen steps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, most_of
-from ..model.names import dns_label
+from ..model.geometry import PIN, Geometry, LayoutError, Limit, Placement, Profile, most_of
 from ..model.problem import counted, either
 
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
@@ -78,7 +77,7 @@ def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
 
 def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
     """A sentence about the limit that the last item exceeds; empty if none."""
-    for limit in _limits(geometry):
+    for limit in geometry.limits:
         needed = sum(limit.takes.get(want.profile.name, 0) for want in wants)
         if needed > limit.most:
             last = wants[-1].profile.name
@@ -154,24 +153,6 @@ MAX_COUNTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """A limited part of the device, such as compute slices or engines."""
-
-    name: str
-    most: int
-    """The amount that the device has."""
-    takes: Mapping[str, int]
-    """The amount that a partition consumes, by profile."""
-
-    def implies(self, other: "Limit") -> bool:
-        """Whether all partitions that satisfy this limit also satisfy the other one."""
-        own = self.takes
-        return self.most > 0 and all(
-            each * self.most <= own.get(name, 0) * other.most for name, each in other.takes.items()
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Counters:
     """The counters of a device: its memory slices, and its limits."""
 
@@ -192,7 +173,7 @@ class Counters:
 def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
     """The counters of a device with this geometry: `known` limits, and additional ones that its rules need."""
     limits = list(known)
-    for limit in _limits(geometry):
+    for limit in geometry.limits:
         if not any(each.implies(limit) for each in limits):
             taken = {each.name for each in limits} | set(map(_slice, range(geometry.slices)))
             name = next(name for name in _names(limit.name) if name not in taken)
@@ -203,19 +184,6 @@ def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
 def placements(geometry: Geometry) -> Iterator[Placement]:
     """Every partition that the device can have."""
     return (Placement(profile, start) for profile in geometry.profiles.values() for start in geometry.starts(profile))
-
-
-def _limits(geometry: Geometry) -> Iterator[Limit]:
-    if geometry.compute is not None:
-        takes = {each.name: each.compute for each in geometry.profiles.values() if each.compute}
-        yield Limit("compute-slices", geometry.compute, takes)
-    yield from (Limit(dns_label(name), most, each) for name, most, each in geometry.engines)
-    for word in dict.fromkeys(each.exclusive for each in geometry.profiles.values() if each.exclusive):
-        takes = {each.name: 1 for each in geometry.profiles.values() if each.exclusive == word}
-        yield Limit(dns_label(word) or "exclusive", 1, takes)
-    for profile in geometry.profiles.values():
-        if profile.max is not None and profile.max < most_of(geometry, profile.model_copy(update={"max": None})):
-            yield Limit(dns_label(f"max-{profile.name}"), profile.max, {profile.name: 1})
 
 
 def _slice(number: int) -> str:

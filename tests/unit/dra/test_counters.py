@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.kit.geometry import made_geometry, made_profile
 from vdev.config.presets import load_preset, preset_names
 from vdev.dra import nvidia_devices
-from vdev.model.geometry import LayoutError
-from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
+from vdev.model.geometry import LayoutError, Limit
+from vdev.planning.partitions import MAX_COUNTERS, counters, place, placements
 
 CUT = [
     name
