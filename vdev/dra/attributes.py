@@ -8,7 +8,6 @@ from ..model import names
 from ..model.device import Device
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
 from ..model.entry import Entry
-from ..model.geometry import Placement
 from ..model.names import digest, domain_and_name
 from ..planning.partitions import Counters, counters
 from ..planning.resources import Resource
@@ -115,8 +114,7 @@ class Describer:
             name = self.counter_set(device)
             consumes = sets = {name: self._counters.all}
             if device.is_partition:
-                placement = Placement(self.profiles[device.profile], device.slices.start)
-                consumes = {name: self._counters.taken_by(placement)}
+                consumes = {name: self._counters.taken_by(device.profile, device.slices)}
         return DraDevice(
             name=self.name(device),
             device=device,

@@ -164,10 +164,9 @@ class Counters:
         """All counters with the full values of the device."""
         return {limit.name: limit.most for limit in self.limits} | dict.fromkeys(map(_slice, range(self.slices)), 1)
 
-    def taken_by(self, placement: Placement) -> dict[str, int]:
-        name = placement.profile.name
-        taken = {limit.name: limit.takes[name] for limit in self.limits if name in limit.takes}
-        return taken | dict.fromkeys(map(_slice, placement.slices), 1)
+    def taken_by(self, profile: str, slices: range) -> dict[str, int]:
+        taken = {limit.name: limit.takes[profile] for limit in self.limits if profile in limit.takes}
+        return taken | dict.fromkeys(map(_slice, slices), 1)
 
 
 def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:

@@ -22,7 +22,7 @@ CUT = [
 def fits(known, chosen):
     taken = Counter()
     for each in chosen:
-        taken.update(known.taken_by(each))
+        taken.update(known.taken_by(each.profile.name, each.slices))
     return all(amount <= known.all[key] for key, amount in taken.items())
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.geometry import made_geometry, made_profile
-from vdev.model.geometry import LayoutError, Placement, layout, layouts_of
+from vdev.model.geometry import LayoutError, Placement, layout
 from vdev.planning.partitions import place
 
 GIB = 2**30
@@ -167,22 +167,6 @@ def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
     )
     with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found within 200000 steps"):
         place(made_geometry(slices=192, profiles=comb), [each.name for each in comb])
-
-
-def test_named_layouts():
-    """Every profile has a layout all-<profile> with as many partitions as fit, beside those of the geometry."""
-    counts = {name: len(profiles) for name, profiles in layouts_of(A100).items()}
-    assert {
-        "all-1g.5gb": 7,
-        "all-1g.5gb+me": 1,
-        "all-1g.5gb.me": 1,
-        "all-1g.10gb": 4,
-        "all-2g.10gb": 3,
-        "all-3g.20gb": 2,
-        "all-4g.20gb": 1,
-        "all-7g.40gb": 1,
-        "all-balanced": 4,
-    } == counts
 
 
 def test_unknown_layout():
