@@ -59,10 +59,10 @@ def resource(*devices, **entry):
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
 
 
-def published(device, resource, *, shared=False):
-    """The device in a pool of the resource's devices."""
-    found = DraDevice(name=device.id, device=device, shared=shared)
-    return PublishedPool("acme.dev", resource, (found,)), found
+def pool(driver, devices, resource, *, shared=()):
+    """The pool of these devices by their published names; `shared` are the names of those in shares."""
+    found = tuple(DraDevice(name=name, device=each, shared=name in shared) for name, each in devices.items())
+    return PublishedPool(driver, resource, found)
 
 
 class Kubelet:

@@ -22,7 +22,7 @@ from vdev.dra.claims import ClaimRef, Claims
 DRIVER = "gpu.acme.dev"
 UIDS = {"kept": "11111111-1111-4111-8111-111111111111", "mortal": "22222222-2222-4222-8222-222222222222"}
 _DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(2)}
-_RESOURCE = dra.resource(*_DEVICES.values())
+_POOL = dra.pool(DRIVER, _DEVICES, dra.resource(*_DEVICES.values()))
 _CLAIMS = {
     name: dra.claim(name, ("r", device), driver=DRIVER, uid=uid)
     for (name, uid), device in zip(UIDS.items(), _DEVICES, strict=True)
@@ -38,7 +38,9 @@ class _Api:
 def _claims(directory):
     (directory / "kubelet").mkdir(exist_ok=True, parents=True)
     places = Places(driver=DRIVER, kubelet_dir=directory / "kubelet", cdi_dir=directory / "cdi")
-    return Claims(places, _Api(), lambda _pool, name: dra.published(_DEVICES[name], _RESOURCE))
+    claims = Claims(places, _Api(), "node-1")
+    claims.pool = _POOL
+    return claims
 
 
 def _ref(name):

@@ -16,7 +16,6 @@ from ..dra import slices as cutting
 from ..dra.claim import read_claim
 from ..dra.device_classes import device_classes
 from ..dra.preparation import prepare
-from ..dra.published_devices import DraDevice, PublishedPool
 from ..errors import AllocationError, ConfigError, UsageError, reason_of
 from ..importers.draft import mapping
 from ..planning import cdi
@@ -152,13 +151,8 @@ def _answers(seen: plan.Preview, claim: Document) -> dict[str, Document | None]:
 
 
 def _answer(seen: plan.Preview, claim: Document, driver: str) -> Document:
-    pool = seen.plan.pools[driver]
-
-    def find(name: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
-        found = pool.by_name.get(device)
-        return (pool, found) if name == seen.node and found else f"node {seen.node} publishes no such device"
-
-    prepared = prepare(read_claim(claim, driver, uid=str(claim["metadata"].get("uid"))), driver, find)
+    own = read_claim(claim, driver, uid=str(claim["metadata"].get("uid")))
+    prepared = prepare(own, seen.plan.pools[driver], seen.node)
     devices = [
         {
             "requestNames": list(each.requests),

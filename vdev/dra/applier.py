@@ -23,7 +23,7 @@ from ..planning.plan import DesiredState
 from .checkpoint import CHECKPOINT, Places, Prepared, recorded_claims
 from .claim import PreparedClaim
 from .pools import Held
-from .published_devices import NO_POOLS, DraDevice, Pools, PublishedPool, Record
+from .published_devices import DraDevice, Record, empty_pool
 from .slice_applier import ResourceSlices
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class DraDrivers(Applier):
         self._wake = wake
         self._renew = renew
         self._faults = faults
-        self._pools: Pools = NO_POOLS
         self._recorded: dict[str, Prepared] = {}  # the claims of drivers that do not run yet
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -89,7 +88,6 @@ class DraDrivers(Applier):
     async def apply(self, plan: DesiredState) -> None:
         """Serve a driver for each pool of the plan, and publish the pools."""
         wanted = plan.pools.keys() | self.claimed.keys()
-        before, self._pools = self._pools, plan.pools
         for name in self._drivers.keys() - wanted:
             del self._drivers[name]
             self._tasks[name].cancel()
@@ -99,9 +97,8 @@ class DraDrivers(Applier):
         self.directories = frozenset().union(*(driver.directories for driver in self._drivers.values()))
         if wanted:
             self._begun.set()
-        if before != plan.pools:
-            for name, pool in plan.pools.items():
-                self._drivers[name].update({each.name: each.health for each in pool.devices})
+        for name, driver in self._drivers.items():
+            driver.update(plan.pools.get(name) or empty_pool(name))
         if self._begun.is_set():
             await self.slices.apply(plan)
 
@@ -117,9 +114,8 @@ class DraDrivers(Applier):
         )
         driver = self._drivers[name] = DraDriver(
             places,
-            pool=options.node,
+            node=options.node,
             api=self._api,
-            find=lambda pool, device: self._find(name, pool, device),
             on_change=self._wake,
             renew=self._renew,
             metrics=self._metrics,
@@ -136,14 +132,6 @@ class DraDrivers(Applier):
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
-
-    def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
-        """Return the pool and the published device of this name, or a sentence that says why there is none."""
-        published = self._pools.get(driver)
-        if pool != self._options.node or published is None:
-            return f"this node publishes the pool {self._options.node}"
-        found = published.by_name.get(device)
-        return (published, found) if found else "the pool has no such device now"
 
     @property
     def claimed(self) -> Held:
@@ -190,7 +178,7 @@ class DraDrivers(Applier):
     def measure(self) -> None:
         """Update the metrics of published devices and of claims."""
         for name, driver in self._drivers.items():
-            devices, metrics = self._devices(name), self._metrics
+            devices, metrics = driver.claims.pool.devices, self._metrics
             bad = [each for each in devices if not each.health.healthy]
             metrics.devices.labels(name, "Healthy").set(len(devices) - len(bad))
             metrics.devices.labels(name, "Unhealthy").set(len(bad))
@@ -199,16 +187,12 @@ class DraDrivers(Applier):
             metrics.held.labels(name).set(len(_claims_by_device(driver)))
             metrics.claims.labels(name).set(len(driver.claims.prepared))
 
-    def _devices(self, driver: str) -> Sequence[DraDevice]:
-        pool = self._pools.get(driver)
-        return pool.devices if pool else ()
-
     def document(self) -> list[dict[str, Any]]:
         """The drivers in the status document; the keys are stable and documented."""
         return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
 
     def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
-        devices, claims = self._devices(name), _claims_by_device(driver)
+        devices, claims = driver.claims.pool.devices, _claims_by_device(driver)
         return {
             "name": name,
             "state": str(driver.state),

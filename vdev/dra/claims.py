@@ -25,7 +25,8 @@ from ..kube.objects import RESOURCE_CLAIMS
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Places, Prepared, read_checkpoint, unknown_cdi_files, write_cdi_file, write_checkpoint
 from .claim import Claim, PreparedClaim, read_claim
-from .preparation import Find, prepare
+from .preparation import prepare
+from .published_devices import PublishedPool, empty_pool
 
 log = structlog.get_logger(__name__)
 
@@ -38,27 +39,28 @@ _Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from th
 class Claims:
     """The claims of one driver on this node.
 
-    `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims when they or
-    `trouble` have changed. `renew` replaces the placeholder node of a physical device that no claim uses any more; it
-    is called in a thread and raises HostError.
-    `prepared` are the claims that an earlier process recorded.
+    `on_change` gets all prepared claims when they or `trouble` have changed. `renew` replaces the placeholder node of a
+    physical device that no claim uses any more; it is called in a thread and raises HostError. `prepared` are the
+    claims that an earlier process recorded.
     """
 
     def __init__(
         self,
         places: Places,
         api: Api,
-        find: Find,
+        node: str,
         *,
         on_change: Callable[[Prepared], None] = lambda _claims: None,
         renew: Callable[[str], None] = lambda _raw: None,
         timing: Timing = PRODUCTION_TIMING,
         prepared: Prepared = NOTHING_PREPARED,
     ) -> None:
+        self.pool: PublishedPool = empty_pool(places.driver)
+        """The published devices. It is replaced as a whole, because threads read it."""
         self.prepared = prepared
         """The prepared claims when the record was last read. Another instance may have prepared more since then."""
         self.preparing: frozenset[str] = frozenset()
-        """The published devices of claims that are being prepared, from before `find` is called for them until they are
+        """The published devices of claims that are being prepared, from before `pool` is read for them until they are
         in `prepared`. Read this before `prepared`, so that no device is missing from both.
         """
         self.trouble = ""
@@ -66,7 +68,7 @@ class Claims:
         self._places = places
         self._driver = places.driver
         self._api = api
-        self._find = find
+        self._node = node
         self._on_change = on_change
         self._renew = renew
         self._intervals, self._clock = timing
@@ -229,7 +231,7 @@ class Claims:
             case AllocationError():
                 raise claim
             case Claim() if before is None or not before.is_of(claim):
-                before = prepare(claim, self._driver, self._find)
+                before = prepare(claim, self.pool, self._node)
                 if conflict := before.conflict(others):
                     raise AllocationError(conflict)
         assert before is not None

@@ -10,7 +10,7 @@ missing files again.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +23,12 @@ from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..faults.engine import Engine
 from ..kube.api import Api
-from ..model.device import Health
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
 from .checkpoint import Places, Prepared
 from .claim_status import ClaimStatus
 from .claims import NOTHING_PREPARED, Claims
-from .preparation import Find
+from .published_devices import PublishedPool
 from .servicer import DraServicer, RegistrationServicer
 
 log = structlog.get_logger(__name__)
@@ -48,17 +47,16 @@ class DriverState(StrEnum):
 class DraDriver:
     """One driver. `run` serves until it is cancelled; all other methods may be called at any time.
 
-    `find` returns a device that is published in `pool`; it is called in a thread. `on_change` is called when the
-    state, the problems or the prepared claims may have changed. `renew` and `prepared` are passed to `Claims`.
+    `on_change` is called when the state, the problems or the prepared claims may have changed. `renew` and `prepared`
+    are passed to `Claims`.
     """
 
     def __init__(
         self,
         places: Places,
         *,
-        pool: str,
+        node: str,
         api: Api,
-        find: Find,
         on_change: Callable[[], None] = lambda: None,
         renew: Callable[[str], None] = lambda _raw: None,
         metrics: Metrics,
@@ -70,13 +68,13 @@ class DraDriver:
         self.name = places.driver
         self.places = places
         self.claims = Claims(
-            places, api, find, on_change=self._on_prepared, renew=renew, timing=timing, prepared=prepared
+            places, api, node, on_change=self._on_prepared, renew=renew, timing=timing, prepared=prepared
         )
         self._on_change = on_change
         self._intervals, self._clock = timing
         self._retrier = retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
-        self.servicer = DraServicer(places.driver, pool, self.claims, faults=faults, metrics=metrics, timing=timing)
+        self.servicer = DraServicer(places.driver, node, self.claims, faults=faults, metrics=metrics, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         services, calls = self.servicer.handlers(), self.servicer.calls
         self._socket = SocketServer(services, places.dra_socket, calls=calls, timing=timing)
@@ -113,8 +111,10 @@ class DraDriver:
 
     # --- for the agent: actions ---------------------------------------------------------------------------------------
 
-    def update(self, health: Mapping[str, Health]) -> None:
-        """Set the health of all published devices by name, for the kubelet and the status of claims."""
+    def update(self, pool: PublishedPool) -> None:
+        """Set the published devices, and tell the kubelet and the status of claims their health."""
+        self.claims.pool = pool
+        health = {each.name: each.health for each in pool.devices}
         self.servicer.update(health)
         self._status.update_health(health)
 

@@ -9,7 +9,7 @@ devices cannot be an edit of each device. DNS labels contain no `_`, so the name
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import AllocationError
@@ -23,15 +23,11 @@ from ..planning.resources import Resource
 from ..planning.sharing import Sharing, mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
 from .opaque_config import Decoded, MpsConfig, decoded_configs, ignored_kinds, settings_of
-from .published_devices import DraDevice, PublishedPool, Record, record
+from .published_devices import PublishedPool, Record, record
 
 _ALL = 100  # per cent
 _MIB = 2**20
 _MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # in the container, as with NVIDIA's driver
-
-
-Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
-"""Returns the published device of this pool and name, or a sentence that says why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +56,11 @@ def file_name(driver: str, uid: str) -> str:
     return f"k8s.{driver}-claim_{uid}.json"
 
 
-def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
-    """Prepare a claim. Raises AllocationError with a sentence for the pod's Event."""
+def prepare(claim: Claim, pool: PublishedPool, node: str) -> PreparedClaim:
+    """Prepare a claim on the node of the pool. Raises AllocationError with a sentence for the pod's Event."""
+    driver = pool.driver
     configs = decoded_configs(claim, driver)
-    members = [_member(configs, result, find) for result in claim.results]
+    members = [_member(configs, result, pool, node) for result in claim.results]
     requests = grouped((each.result.main_request, each) for each in members)
     own_kind = kind(driver)
     named: dict[str, cdi.CdiDevice] = {}
@@ -104,12 +101,11 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     )
 
 
-def _member(configs: Decoded, result: AllocationResult, find: Find) -> _Member:
-    found = find(result.pool, result.device)
+def _member(configs: Decoded, result: AllocationResult, pool: PublishedPool, node: str) -> _Member:
+    published = pool.by_name.get(result.device)
     what = f"device {result.device} of pool {result.pool}"
-    if isinstance(found, str):
-        raise AllocationError(f"{what} cannot be prepared: {found}")
-    pool, published = found
+    if result.pool != node or published is None:  # a node's pool has the name of the node
+        raise AllocationError(f"{what} cannot be prepared: node {node} publishes no such device")
     if published.lost:
         raise AllocationError(f"{what} cannot be prepared: it is only published for the claims that have it already")
     if published.device.raw.refused:

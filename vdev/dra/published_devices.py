@@ -115,6 +115,10 @@ class PublishedPool:
         return {name: each for device in self.devices for name, each in device.sets.items()}
 
 
+def empty_pool(driver: str) -> PublishedPool:
+    return PublishedPool(driver, Resource(driver, ()))
+
+
 Pools = Mapping[str, PublishedPool]
 """By the driver's name."""
 NO_POOLS: Pools = MappingProxyType({})

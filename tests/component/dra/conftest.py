@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import structlog
@@ -21,6 +21,7 @@ from vdev.kube.api import Api
 from vdev.observe.metrics import Metrics
 
 DRIVER = "gpu.acme.dev"
+DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}  # the last one is in shares
 
 
 @dataclass(slots=True)
@@ -33,6 +34,13 @@ class Running:
     logs: list = field(default_factory=list)
     told: list = field(default_factory=list)  # its state at each call of `on_change`
     task: asyncio.Task = None
+
+    def publish(self, health):
+        """Publish only these devices, with their health by name."""
+        pool = self.driver.claims.pool
+        self.driver.update(
+            replace(pool, devices=tuple(replace(pool.by_name[name], health=each) for name, each in health.items()))
+        )
 
     async def until(self, condition):
         """Wait until the condition holds. Raises the driver's error if it ends."""
@@ -49,14 +57,6 @@ class Running:
 
 
 @pytest.fixture
-def published():
-    """The node's published devices by name: two whole devices and one in shares. A test may change them."""
-    devices = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
-    resource = dra.resource(*devices.values())
-    return {name: dra.published(device, resource, shared=name == "gpu-2") for name, device in devices.items()}
-
-
-@pytest.fixture
 async def kubelet(directory):
     """The kubelet's side of the sockets below its directory."""
     async with dra.Kubelet(directory / "kubelet") as running:
@@ -70,16 +70,11 @@ def cdi_dir(directory):
 
 
 @pytest.fixture
-async def start_driver(kubelet, cdi_dir, published, request):
+async def start_driver(kubelet, cdi_dir):
     """Start a driver; `wait` until it serves. `api` is the tests' API server unless another one, or None, is given."""
     async with contextlib.AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
         stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
-
-        def find(pool, device):
-            return (
-                published.get(device, "this node has none of that name") if pool == "node-1" else "another node's pool"
-            )
 
         async def start(api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
             clock = LeapClock()
@@ -89,15 +84,15 @@ async def start_driver(kubelet, cdi_dir, published, request):
             retrier = Retrier(timing=timing)
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
-                pool="node-1",
+                node="node-1",
                 api=api or Api(None),
-                find=find,
                 faults=faults or dra.NoFaults(),
                 metrics=Metrics(),
                 on_change=lambda: running.told.append(driver.state),
                 retrier=retrier,
                 timing=timing,
             )
+            driver.claims.pool = dra.pool(name, DEVICES, dra.resource(*DEVICES.values()), shared={"gpu-2"})
             running = Running(driver, clock, retrier, logs)
             running.task = asyncio.create_task(driver.run(), name=f"driver {name}")
             stack.push_async_callback(_end, running)

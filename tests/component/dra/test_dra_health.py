@@ -20,7 +20,7 @@ def shown(message):
 async def test_a_stream_has_the_complete_list_and_each_change(start_driver, kubelet, version):
     """An update without a change sends nothing."""
     running = await start_driver(None)
-    running.driver.update(healths("", "broken"))
+    running.publish(healths("", "broken"))
     stream = (await kubelet.register()).watch(version)
     first = await stream.read()
     assert [("gpu-0", 1, ""), ("gpu-1", 2, "broken")] == shown(first)
@@ -28,8 +28,8 @@ async def test_a_stream_has_the_complete_list_and_each_change(start_driver, kube
     assert {3000} == {each.health_check_timeout_seconds for each in first.devices}
     assert running.clock.wall() - 60 < first.devices[0].last_updated_time <= running.clock.wall()
     assert 1 == running.driver.servicer.health_streams
-    running.driver.update(healths("", "broken"))
-    running.driver.update(healths("", ""))
+    running.publish(healths("", "broken"))
+    running.publish(healths("", ""))
     assert [("gpu-0", 1, ""), ("gpu-1", 1, "")] == shown(await stream.read())
     stream.cancel()
     await running.until(lambda: running.driver.servicer.health_streams == 0)
@@ -38,7 +38,7 @@ async def test_a_stream_has_the_complete_list_and_each_change(start_driver, kube
 async def test_the_list_is_repeated_before_the_timeout(start_driver, kubelet):
     """The kubelet shows a device as Unknown after the timeout, so the list is sent three times in that time."""
     running = await start_driver(None, repeat_health=1.0)
-    running.driver.update(healths(""))
+    running.publish(healths(""))
     stream = (await kubelet.register()).watch()
     assert 3 == (await stream.read()).devices[0].health_check_timeout_seconds
     for _ in range(3):

@@ -12,11 +12,12 @@ from tests.kit import dra
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.checkpoint import Places
 from vdev.dra.claims import ClaimRef, Claims
+from vdev.dra.published_devices import PublishedPool
 
 DRIVER = "gpu.acme.dev"
 DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
-RESOURCE = dra.resource(*DEVICES.values())
 SHARED = "gpu-2"
+POOL = dra.pool(DRIVER, DEVICES, dra.resource(*DEVICES.values()), shared={SHARED})
 
 
 class Api:
@@ -30,8 +31,10 @@ class Api:
         return self._documents[name] | {"namespace": namespace}
 
 
-def _find(_pool, device):
-    return dra.published(DEVICES[device], RESOURCE, shared=device == SHARED)
+def _claims(places, documents, pool=POOL, **options):
+    claims = Claims(places, Api(documents), "node-1", **options)
+    claims.pool = pool
+    return claims
 
 
 @st.composite
@@ -66,12 +69,12 @@ def test_no_device_is_prepared_for_two_claims(results, calls):
 
     async def play(directory):
         places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
-        instances = [Claims(places, Api(documents), _find) for _ in range(2)]
+        instances = [_claims(places, documents) for _ in range(2)]
         prepared = {}
         for call, instance, number in calls:
             ref = ClaimRef(namespace="default", uid=f"uid-{number}", name=f"c{number}")
             if call == "restart":
-                instances[instance] = Claims(places, Api(documents), _find)
+                instances[instance] = _claims(places, documents)
                 await instances[instance].restore()
             elif call == "unprepare":
                 assert {ref.uid: ""} == await instances[instance].unprepare([ref])
@@ -96,12 +99,15 @@ async def test_a_prepare_that_ends_too_late_is_reported(directory):
     documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
     clock, told, hangs, goes_on = LeapClock(), [], threading.Event(), threading.Event()
 
-    def find(pool, device):
-        hangs.set()
-        assert goes_on.wait(30)
-        return _find(pool, device)
+    class SlowPool(PublishedPool):
+        @property
+        def by_name(self):
+            hangs.set()
+            assert goes_on.wait(30)
+            return POOL.by_name
 
-    claims = Claims(places, Api(documents), find, on_change=told.append, timing=Timing(clock=clock))
+    pool = SlowPool(DRIVER, POOL.offered)
+    claims = _claims(places, documents, pool, on_change=told.append, timing=Timing(clock=clock))
     answers = asyncio.ensure_future(claims.prepare([ClaimRef(namespace="default", uid="uid-0", name="c")]))
     assert await asyncio.to_thread(hangs.wait, 30)
     clock.advance(41)

@@ -34,7 +34,7 @@ def ready(device):
 async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, devices):
     """Its status has its id, and is removed at unprepare."""
     running = await start_driver(api)
-    running.driver.update(health())
+    running.publish(health())
     called = await kubelet.register()
     claim = await allocate("c", ("r", "gpu-0"), ("r", "gpu-1"))
     await called.prepare(claim)
@@ -50,7 +50,7 @@ async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, 
 async def test_ignored_configuration_is_in_the_status(api, start_driver, kubelet, allocate, devices):
     """It is named by API version and kind."""
     running = await start_driver(api)
-    running.driver.update(health())
+    running.publish(health())
     called = await kubelet.register()
     parameters = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"}
     await called.prepare(await allocate("c", ("r", "gpu-0"), config=[dra.config(parameters, DRIVER)]))
@@ -62,19 +62,19 @@ async def test_ignored_configuration_is_in_the_status(api, start_driver, kubelet
 async def test_the_ready_condition_follows_health(api, start_driver, kubelet, allocate, devices, api_server):
     """The status is written only if it changes."""
     running = await start_driver(api)
-    running.driver.update(health())
+    running.publish(health())
     called = await kubelet.register()
     await called.prepare(await allocate("c", ("r", "gpu-0")))
     await running.until(lambda: devices("c"))
-    running.driver.update(health(gpu_0="Xid 79"))
+    running.publish(health(gpu_0="Xid 79"))
     await running.until(lambda: ready(devices("c")[0])[1] == "False")
     assert ("Ready", "False", "Unhealthy", "Xid 79") == ready(devices("c")[0])
     writes = api_server.writes
-    running.driver.update(health(gpu_0="Xid 79", gpu_1="of another claim"))
-    running.driver.update(health())
+    running.publish(health(gpu_0="Xid 79", gpu_1="of another claim"))
+    running.publish(health())
     await running.until(lambda: ready(devices("c")[0])[1] == "True")
     assert writes + 1 == api_server.writes
-    running.driver.update({name: each for name, each in health().items() if name != "gpu-0"})
+    running.publish({name: each for name, each in health().items() if name != "gpu-0"})
     await running.until(lambda: ready(devices("c")[0])[2] == "NotPublished")
 
 
@@ -84,7 +84,7 @@ async def test_two_drivers_write_the_status_of_one_claim(api, start_driver, kube
     claim = await allocate("c", ("r", "gpu-0"), others=others)
     for name in (DRIVER, "b.acme.dev"):
         running = await start_driver(api, name=name)
-        running.driver.update(health())
+        running.publish(health())
     for socket in kubelet.sockets:
         await (await kubelet.register(socket)).prepare(claim)
     await running.until(lambda: len(devices("c")) == 2)
@@ -95,7 +95,7 @@ async def test_a_missing_status_permission_is_logged_once(api, start_driver, kub
     """Claims are prepared without it."""
     api_server.permissions = {"get resourceclaims"}
     running = await start_driver(api)
-    running.driver.update(health())
+    running.publish(health())
     called = await kubelet.register()
     claims = [await allocate(f"c{number}", ("r", f"gpu-{number}")) for number in (0, 1)]
     for claim in claims:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from tests.kit import dra
 from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedClaim, PreparedDevice, read_claim
+from vdev.dra.published_devices import empty_pool
 from vdev.errors import AllocationError
 from vdev.model.entry import Container
 from vdev.model.spec import SharingKind
@@ -29,14 +30,9 @@ def prepare(build):
         sharing = build.sharing({"name": entry.resource, "replicas": replicas}, kind=kind) if replicas else None
         resource = build.inventory(entry, sharing=sharing).resources[entry.resource]
         devices = {f"gpu-{each.ordinal}": each for each in resource.by_device.values()}
-
-        def find(pool, device):
-            if pool != "node-a" or device not in devices:
-                return "this node publishes none of that name"
-            return dra.published(devices[device], resource, shared=shared)
-
+        pool = dra.pool(DRIVER, devices, resource, shared=devices if shared else ())
         document = dra.claim("c", *results, driver=DRIVER, uid=uid, config=config, pool="node-a", **more)
-        return preparing.prepare(read_claim(document, DRIVER, uid=uid), DRIVER, find)
+        return preparing.prepare(read_claim(document, DRIVER, uid=uid), pool, "node-a")
 
     return go
 
@@ -65,15 +61,11 @@ def test_a_variable_that_lists_devices_is_set_once_per_request(prepare):
 def test_every_claim_gives_a_valid_specification(uid, requests):
     """For any uid and names of requests, names are unique, no device is empty, and CDI's schema accepts the file."""
     devices = {"gpu-0": dra.device("GPU-0", 0), "gpu-1": dra.device("GPU-1", 1)}
-    resource = dra.resource(*devices.values())
+    pool = dra.pool(DRIVER, devices, dra.resource(*devices.values()))
     document = dra.claim(
         "c", (requests[0], "gpu-0"), (requests[1], "gpu-1"), driver=DRIVER, uid=str(uid), pool="node-a"
     )
-    claim = preparing.prepare(
-        read_claim(document, DRIVER, uid=str(uid)),
-        DRIVER,
-        lambda _pool, name: dra.published(devices[name], resource),
-    )
+    claim = preparing.prepare(read_claim(document, DRIVER, uid=str(uid)), pool, "node-a")
     dra.CDI.validate(claim.document)
     names = [each["name"] for each in claim.document["devices"]]
     assert len(names) == len({*names})
@@ -116,9 +108,9 @@ def test_a_refused_device_is_not_prepared(build):
     device = dra.device("GPU-0", 0)
     device = replace(device, raw=replace(device.raw, refused="it is the node's own disk"))
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
-    found = dra.published(device, dra.resource(device))
+    pool = dra.pool(DRIVER, {"gpu-0": device}, dra.resource(device))
     with pytest.raises(AllocationError, match="cannot be prepared: it is the node's own disk"):
-        preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
+        preparing.prepare(read_claim(document, DRIVER, uid=UID), pool, "node-1")
 
 
 def test_a_device_must_be_allocated_as_it_is_published(prepare):
@@ -295,14 +287,14 @@ FOREIGN = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig
 def test_configuration_of_an_unknown_driver_is_ignored_and_recorded(build):
     """The remaining configuration applies."""
     driver, gpus = "gpu.example.com", [dra.device("GPU-0", 0), dra.device("GPU-1", 1)]
-    found = {each.id: dra.published(each, dra.resource(*gpus)) for each in gpus}
+    pool = dra.pool(driver, {each.id: each for each in gpus}, dra.resource(*gpus))
     config = [
         dra.config(OURS | {"env": {"WHO": "class"}}, driver, source="FromClass"),
         dra.config(FOREIGN, driver, "a"),
         dra.config({"any": "thing"}, driver, "a"),
     ]
     document = dra.claim("c", ("a", "GPU-0"), ("b", "GPU-1"), driver=driver, uid=UID, config=config)
-    claim = preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, device: found[device])
+    claim = preparing.prepare(read_claim(document, driver, uid=UID), pool, "node-1")
     kinds = ("gpu.resource.example.com/v1alpha1 GpuConfig", "an object without apiVersion and kind")
     assert [kinds, ()] == [each.ignored for each in claim.devices]
     assert "class" == env(claim, f"{UID}_a")["WHO"]
@@ -322,7 +314,7 @@ def test_an_unknown_kind_of_a_known_vendor_is_refused(subtests):
         with subtests.test(driver=driver):
             document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
             with pytest.raises(AllocationError, match="is of an unknown kind"):
-                preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
+                preparing.prepare(read_claim(document, driver, uid=UID), empty_pool(driver), "node-1")
 
 
 # --- conflicts --------------------------------------------------------------------------------------------------------
