@@ -88,8 +88,8 @@ class DeviceLists:
         name, resource = change.name, change.new
         if resource is None:
             log.info("resource removed", resource=name)
-            service = self.services.pop(name)
-            task = self._group.create_task(self._retire(service), name=f"retire {name}")
+            retiring = self._retire(self.services.pop(name), self._tasks[name])
+            task = self._group.create_task(retiring, name=f"retire {name}")
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
             del self._sent[name]
@@ -102,7 +102,7 @@ class DeviceLists:
                 log.info("resource kept for pods that may hold its devices", resource=name)
             else:
                 log.info("resource added", resource=name, devices=len(resource.slots))
-            service = ResourceService(
+            service = self.services[name] = ResourceService(
                 resource,
                 encoded,
                 self._agent.link,
@@ -111,32 +111,18 @@ class DeviceLists:
                 faults=self._agent.faults.engine,
                 timing=self._agent.options.timing,
             )
-            self._start(name, service)
+            # The kubelet must have dropped the last service of this resource.
+            serving = self._retrier.supervise(_serve(name), service.run, after=self._tasks.get(name))
+            self._tasks[name] = self._group.create_task(serving, name=f"serve {name}")
         self._sent[name] = resource
 
-    async def _retire(self, service: ResourceService) -> None:
-        task = self._tasks[service.name]  # another service of this name may take its place there
+    async def _retire(self, service: ResourceService, serving: asyncio.Task[None]) -> None:
+        step = _update(service.name)
         try:
-            await self._retrier.run(_update(service.name), service.retire)
+            await self._retrier.run(step, service.retire)
         finally:
-            if not task.cancelling():  # a second cancellation would break off the end of its server
-                task.cancel()
-
-    def _start(self, name: str, service: ResourceService) -> None:
-        previous = self._tasks.get(name)
-        self.services[name] = service
-
-        async def run() -> None:
-            if previous is not None:  # the kubelet must have dropped the last service of this resource
-                await asyncio.wait([previous])
-            try:
-                await self._retrier.supervise(_serve(name), service.run)
-            finally:
-                for step in (_serve(name), _update(name)):
-                    self._retrier.forget(step)
-
-        assert self._group is not None
-        self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
+            self._retrier.forget(step)
+            await cancel_and_wait([serving])
 
     async def inject(self, rule: FaultRule) -> None:
         """Close the streams of the rule's resources, or harm their sockets, once."""

@@ -133,19 +133,30 @@ class Retrier:
             if not await self.run(name, work):
                 await self._sleep(name)
 
-    async def supervise(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Run something that lasts until it returns; start it again when it fails.
+    async def supervise(
+        self, name: str, work: Callable[[], Awaitable[object]], *, after: asyncio.Task[None] | None = None
+    ) -> None:
+        """Run something that lasts until it returns, after the end of another task; start it again when it fails.
 
         Having run for a while counts as a success.
         """
-        while True:
-            cancel = self._clock.call_later(self._steady, functools.partial(self._succeed, name))
+        if after is not None:
             try:
-                if await self.run(name, work):
-                    return
-            finally:
-                cancel()
-            await self._sleep(name)
+                await asyncio.wait([after])
+            finally:  # if this task is cancelled, the next one has to wait for that other task too
+                if not after.done():
+                    await asyncio.wait([after])
+        try:
+            while True:
+                cancel = self._clock.call_later(self._steady, functools.partial(self._succeed, name))
+                try:
+                    if await self.run(name, work):
+                        return
+                finally:
+                    cancel()
+                await self._sleep(name)
+        finally:
+            self.forget(name)
 
     async def _sleep(self, name: str) -> None:
         """Wait until the pause is over, or ended by `retry_now`."""

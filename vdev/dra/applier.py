@@ -105,7 +105,7 @@ class DraDrivers(Applier):
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # imported late: nodes without DRA do not need its gRPC messages
 
-        options, previous = self._options, self._tasks.get(name)
+        options = self._options
         places = Places(
             driver=name,
             kubelet_dir=options.plugin_dir.parent,
@@ -124,14 +124,9 @@ class DraDrivers(Applier):
             timing=options.timing,
             prepared=self._recorded.pop(name, {}),
         )
-
-        async def run() -> None:
-            if previous is not None:
-                await asyncio.wait([previous])
-            await self._retrier.supervise(f"serving the DRA driver {name}", driver.run)
-
         assert self._group is not None
-        self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
+        serving = self._retrier.supervise(f"serving the DRA driver {name}", driver.run, after=self._tasks.get(name))
+        self._tasks[name] = self._group.create_task(serving, name=f"DRA driver {name}")
 
     @property
     def claimed(self) -> Held:
