@@ -348,7 +348,7 @@ class Recording:
             body["visibleDevicesEnv"] = variable
         self.draft.entry(body, places)
         if first.replicas > 1:
-            self.draft.share(first.resource, first.replicas, [name])
+            self.draft.share(first.resource, first.replicas, name)
 
 
 def _number(slot: KubeletDevice) -> int:

@@ -54,11 +54,11 @@ class Draft:
         self.devices.append(DraftEntry(body, comments))
         return self.devices[-1]
 
-    def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
-        """Share the devices of a resource, or those of some of its entries."""
+    def share(self, resource: str, replicas: int, entry: str = "") -> None:
+        """Share the devices of a resource, or those of one of its entries."""
         body: dict[str, Any] = {"name": resource, "replicas": replicas}
         block = self.sections.setdefault("sharing", {"timeSlicing": {"resources": []}})
-        block["timeSlicing"]["resources"].append(body | ({"devices": list(entries)} if entries else {}))
+        block["timeSlicing"]["resources"].append(body | ({"devices": [entry]} if entry else {}))
 
     def omit(self, where: str, what: str, entry: DraftEntry | None = None) -> None:
         """Report something that cannot be converted, as a warning and a comment."""
@@ -99,15 +99,11 @@ class Draft:
             return True
         name = removed["name"]
         self.omit(f"{way[-1]} {name!r}", why)
-        shared = [block.get("resources", []) for block in self.sections.get("sharing", {}).values()]
         if way == ["devices"]:
             self.remarks += _yaml([removed])
-            for items in shared:
-                for item in items:
-                    if name in item.get("devices", ()):
-                        item["devices"].remove(name)
-                items[:] = [each for each in items if each.get("devices") != []]
-        if not any(shared):
+            for block in self.sections.get("sharing", {}).values():
+                block["resources"] = [each for each in block.get("resources", []) if each.get("devices") != [name]]
+        if not any(block.get("resources") for block in self.sections.get("sharing", {}).values()):
             self.sections.pop("sharing", None)
         return True
 
@@ -198,11 +194,8 @@ class Item:
 
     def name_unread(self) -> None:
         """Report all keys that no import has read and that are not empty."""
-        unread = [
-            self.at(str(key)) for key in self.given.keys() - self._read if self.given[key] not in (None, "", [], {})
-        ]
+        unread = [self.at(str(key)) for key in self.given if key not in self._read and self.given[key] not in _EMPTY]
         if unread:
-            unread.sort(key=[self.at(str(key)) for key in self.given].index)
             self.draft.omit("", f"{', '.join(unread)} {'have' if len(unread) > 1 else 'has'} no counterpart here")
 
 

@@ -97,7 +97,7 @@ def _device(draft: Draft, device: Item, domain: str) -> None:
         return
     for entry_name, count in replicas.items():
         if count > 1:
-            draft.share(resource, count, [entry_name])
+            draft.share(resource, count, entry_name)
 
 
 def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:

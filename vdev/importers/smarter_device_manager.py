@@ -7,7 +7,6 @@ digits, '-' and '_'.
 from collections.abc import Sequence
 from typing import Any
 
-from ..model.device import grouped
 from .draft import Draft, DraftEntry, Item, listed, mapping
 from .go_patterns import NotAPatternError, common_name, literal, regex
 from .sources import ImportOptions, ImportSource
@@ -25,18 +24,17 @@ def recognizes(content: Any) -> bool:
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each list, because a node has one list."""
-    return [_draft(source) for source in found]
-
-
-def _draft(source: ImportSource) -> Draft:
-    draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
-    if isinstance(source.content, list):
-        items = [Item(draft, each, f"[{place}]") for place, each in enumerate(source.content)]
-    else:
-        items = Item(draft, source.content).items("config")
-    for item in items:
-        _item(draft, item)
-    return draft
+    made = []
+    for source in found:
+        draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
+        if isinstance(source.content, list):
+            items = [Item(draft, each, f"[{place}]") for place, each in enumerate(source.content)]
+        else:
+            items = Item(draft, source.content).items("config")
+        for item in items:
+            _item(draft, item)
+        made.append(draft)
+    return made
 
 
 def _item(draft: Draft, item: Item) -> None:
@@ -58,9 +56,9 @@ def _item(draft: Draft, item: Item) -> None:
     made[0].comments.append(f"devicematch {expression}")
     if not exact:
         draft.note(item.where, f"the patterns for {expression!r} are not exact: they may find other paths", made[0])
-    for resource, entries in grouped((entry["resource"], entry["name"]) for entry in made).items():
-        if count > 1:
-            draft.share(resource, count, entries)
+    if count > 1:
+        for entry in made:
+            draft.share(entry["resource"], count, entry["name"])
 
 
 def _entry(draft: Draft, pattern: str, exclude: Sequence[str], *, deep: bool) -> DraftEntry:

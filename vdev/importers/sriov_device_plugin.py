@@ -38,17 +38,18 @@ def recognizes(content: Any) -> bool:
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each list, because a node has one list."""
-    return [_draft(source, options) for source in found]
-
-
-def _draft(source: ImportSource, options: ImportOptions) -> Draft:
-    draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
-    for pool in Item(draft, source.content).items("resourceList"):
-        _pool(draft, pool, options.domain or _PREFIX)
-    if draft.devices:
-        skips = "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
-        draft.note("", skips)
-    return draft
+    made = []
+    for source in found:
+        draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
+        for pool in Item(draft, source.content).items("resourceList"):
+            _pool(draft, pool, options.domain or _PREFIX)
+        if draft.devices:
+            skips = (
+                "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
+            )
+            draft.note("", skips)
+        made.append(draft)
+    return made
 
 
 def _pool(draft: Draft, pool: Item, prefix: str) -> None:
