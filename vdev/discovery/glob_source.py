@@ -231,7 +231,7 @@ class _Scan:
         else:
             self._findings.watch.add(directory)
             path = posixpath.join(directory, component)
-            if self._host.is_present(path):
+            if self._host.exists(path) or self._host.link(path):  # a link to nothing is found, too
                 yield path
 
     def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ..errors import HostError, reason_of
 from ..model.sources import NodeKind
-from .files import read_plain
 
 _MAX_LINKS = 40  # the kernel's own limit for one path
 
@@ -124,12 +123,12 @@ class HostRoot:
             raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
         return way.path
 
-    def path(self, host_path: str, *, follow: bool = True) -> Path:
+    def path(self, host_path: str) -> Path:
         """Return where this process sees the host path, with links resolved below the root.
 
         Raises HostError for a loop of links.
         """
-        return Path(self._prefix + self.resolve(host_path, follow=follow))
+        return Path(self._prefix + self.resolve(host_path))
 
     def info(self, host_path: str) -> FileInfo | None:
         """Return the kind of the host path, with links followed; None if it does not exist.
@@ -148,13 +147,6 @@ class HostRoot:
     def exists(self, host_path: str) -> bool:
         try:
             return self.info(host_path) is not None
-        except HostError:
-            return False
-
-    def is_present(self, host_path: str) -> bool:
-        """Whether the directory has such an entry, even if that is a link to nothing."""
-        try:
-            return os.path.lexists(self._prefix + self.resolve(host_path, follow=False))
         except HostError:
             return False
 
@@ -233,22 +225,18 @@ def _amend(
         raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause
 
 
-_PRODUCT = "/sys/class/dmi/id/product_name"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_MOST = 64  # bytes; it is a UUID
-
-
 def machine_type(host: HostRoot) -> str:
     """Return the machine's model, empty if it is unknown. Blocks briefly."""
-    try:
-        return host.read_text(_PRODUCT) or ""
-    except HostError:
-        return ""
+    return _text_or_nothing(host, "/sys/class/dmi/id/product_name")
 
 
 def boot_id() -> str:
     """Return Linux's id of this boot, empty if it is unknown. Blocks briefly."""
+    return _text_or_nothing(HostRoot(), "/proc/sys/kernel/random/boot_id")
+
+
+def _text_or_nothing(host: HostRoot, path: str) -> str:
     try:
-        return (read_plain(_BOOT, limit=_MOST) or b"").decode("ascii", "replace").strip()
+        return host.read_text(path) or ""
     except HostError:
         return ""
