@@ -96,23 +96,29 @@ def _uses(document: Document) -> Uses | None:
 class SeenNode:
     """One Node, which implements `TargetNode` for the appliers.
 
-    `on_change` is called after each change of the Node. `note` takes the object that the server returned for a write.
+    `on_change` is called after each change of the Node.
     """
 
-    __slots__ = ("_on_change", "_users", "document", "name", "note")
-
-    def __init__(self, name: str, on_change: Callable[[], None], wrote: Callable[[Document], None]) -> None:
+    def __init__(self, name: str, nodes: Informer[Document], on_change: Callable[[], None]) -> None:
         self.name = name
-        self.document: Document | None = None
-        self.note = wrote
+        self._nodes = nodes
         self._on_change = on_change
         self._users: list[Callable[[], None]] = []  # the appliers of its member
 
+    @property
+    def document(self) -> Document | None:
+        """The last known version; None if it does not exist."""
+        return self._nodes.get(self.name)
+
     async def seen(self) -> Document:
         """Return the last known version of the Node. Raises ApiServerError if it does not exist."""
-        if self.document is None:
+        if (document := self.document) is None:
             raise Unconfigured(f"the cluster has no node {self.name!r}")
-        return self.document
+        return document
+
+    def note(self, document: Document) -> None:
+        """Take the object that the server returned for a write."""
+        self._nodes.wrote(document)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._users.append(on_change)
@@ -121,12 +127,8 @@ class SeenNode:
         """Remove the appliers of a member that was removed."""
         self._users.clear()
 
-    def see(self, document: Document | None) -> None:
-        """Take a new version of the Node, or None after its deletion."""
-        is_same = _without_version(document) == _without_version(self.document)
-        self.document = document
-        if is_same:
-            return
+    def changed(self) -> None:
+        """Tell the appliers and the controller that there is a new version, or none any more."""
         for tell in self._users:
             tell()
         self._on_change()
@@ -205,7 +207,7 @@ class Cluster:
         found = self.nodes.get(name)
         if found is None:
             changed = functools.partial(self._on_node, name)
-            found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
+            found = self.nodes[name] = SeenNode(name, self._nodes, changed)
         return found
 
     async def slices_of(self, node: str) -> Mapping[str, Document]:
@@ -235,7 +237,9 @@ class Cluster:
         self.nodes.pop(name, None)
 
     def _see_node(self, old: Document | None, new: Document | None) -> None:
-        self.node(metadata_of(new or old)["name"]).see(new)
+        seen = self.node(metadata_of(new or old)["name"])
+        if _without_version(old) != _without_version(new):
+            seen.changed()
 
     def _see_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,20 +167,18 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, according to the watches."""
-        return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
+        return self.has_begun and not self._due.names and not self.late
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
-        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
-        queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
-        return [*failed, *queued, *self._written_late()]
-
-    def _written_late(self) -> Iterator[tuple[str, str, str]]:
+        late = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
+        late += [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
-                    yield name, writer.name, self._writing.reason(_step(writer, name))
+                    late.append((name, writer.name, self._writing.reason(_step(writer, name))))
+        return late
 
     @property
     def writes(self) -> int:

@@ -5,6 +5,7 @@ import gc
 import urllib.request
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -176,8 +177,8 @@ async def test_a_made_node_is_deleted_only_at_the_known_version(start, api_serve
     """A kubelet may have registered since, without an event of the watch yet."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
-    seen = SeenNode("gpu-2", lambda: None, lambda _: None)
-    seen.see(node(api_server, "gpu-2"))
+    before = node(api_server, "gpu-2")
+    seen = SeenNode("gpu-2", SimpleNamespace(get=lambda _: before), lambda: None)
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
     with pytest.raises(Conflict):
         await fleet.maker.remove(seen)
