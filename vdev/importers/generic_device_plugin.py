@@ -4,6 +4,7 @@ Source: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`.
 devices of a group are one device, and one node may be in two devices; the entries have keys for both.
 """
 
+import argparse
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 def recognizes(content: Any) -> bool:
     """Whether it is the file, one of its devices, or the plugin's arguments."""
     if isinstance(content, Arguments):
-        return any(word.partition("=")[0] in ("--device", "-device") for word in content)
+        return any(word.partition("=")[0] == "--device" for word in content)
     given = mapping(content)
     devices = [given, *listed(given.get("device")), *listed(given.get("devices"))]
     return isinstance(given.get(_MICROSHIFT), dict) or any("groups" in mapping(each) for each in devices)
@@ -57,25 +58,21 @@ def _devices(content: Any, draft: Draft) -> tuple[str, list[Item]]:
 
 
 def _arguments(given: Arguments, draft: Draft) -> tuple[str, list[Item]]:
-    domain, devices = _DOMAIN, list[Item]()
-    words = list(given)
-    while words:
-        name, equals, value = words.pop(0).partition("=")
-        flag = name.lstrip("-")
-        if not name.startswith("-") or flag not in ("device", "domain", "config"):
-            continue
-        value = value if equals else (words.pop(0) if words else "")
-        if flag == "domain":
-            domain = value
-        elif flag == "config":
-            draft.omit("--config", f"the file {value} is not in these arguments; import it as well")
-        else:
-            try:
-                for device in config.trees(value, name):
-                    devices.append(Item(draft, device, f"--device {len(devices) + 1}"))
-            except ConfigError as bad:
-                draft.omit("--device", f"is not YAML: {bad}")
-    return domain, devices
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--domain", nargs="?")
+    parser.add_argument("--config", nargs="?")
+    parser.add_argument("--device", nargs="?", action="append", default=[])
+    known, _ = parser.parse_known_args(given)
+    if known.config:
+        draft.omit("--config", f"the file {known.config} is not in these arguments; import it as well")
+    devices: list[Item] = []
+    for text in known.device:
+        try:
+            for device in config.trees(text or "", "--device"):
+                devices.append(Item(draft, device, f"--device {len(devices) + 1}"))
+        except ConfigError as bad:
+            draft.omit("--device", f"is not YAML: {bad}")
+    return known.domain or _DOMAIN, devices
 
 
 def _device(draft: Draft, device: Item, domain: str) -> None:
