@@ -52,7 +52,6 @@ class FileChooser:
         self._kept: Collection[Path] = ()  # the files that an earlier process read
         self._labels: Mapping[str, str] = {}  # those of the Node that name a file
         self._is_known = False  # whether the API server told the labels, or will certainly not answer
-        self._trouble = ""  # why the Node cannot be read
 
     async def choose(self) -> tuple[Choice, ...]:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
@@ -89,12 +88,6 @@ class FileChooser:
     def _look(self) -> None:
         """Take the labels from the Node."""
         labels = {key: value for key, value in self._object.labels.items() if key in LABELS}
-        before, self._trouble = self._trouble, str(self._object.trouble or "")
-        if self._trouble and self._trouble != before:
-            write = log.warning if self._object.has_server else log.info  # without an account, no label was intended
-            write("node label not readable; choosing by the node's name", reason=self._trouble)
-        elif before and not self._trouble:
-            log.info("node label readable again", labels=labels)
         is_known = self._is_known or not self._object.unanswered
         if (labels, is_known) != (self._labels, self._is_known):
             self._labels, self._is_known = labels, is_known
@@ -103,7 +96,8 @@ class FileChooser:
     def _choose(self) -> tuple[Choice, ...]:
         before = {} if self._is_known else self._before()
         paths = [before.get(path, path) for path in self._given]
-        choices = file_choice.choose(paths, node=self._node, labels=self._labels, doubt=self._trouble)
+        doubt = str(self._object.trouble or "")
+        choices = file_choice.choose(paths, node=self._node, labels=self._labels, doubt=doubt)
         return tuple(Choice(each.file, _BEFORE) if each.file in before.values() else each for each in choices)
 
     def _before(self) -> dict[Path, Path]:

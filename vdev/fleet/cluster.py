@@ -165,18 +165,14 @@ class Cluster:
     def __init__(self, api: Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self._on_node = on_node
-        self._logged: dict[str, str] = {}  # the last logged trouble, by kind
 
-        self._nodes: Informer[Document] = Informer(
-            api, NODES, keep=trimmed, on_change=self._see_node, on_look=self._log_troubles
-        )
+        self._nodes: Informer[Document] = Informer(api, NODES, keep=trimmed, on_change=self._see_node)
         self.slices: Informer[SliceText] = Informer(
             api,
             RESOURCE_SLICES,
             keep=_slice_text,
             index=lambda found: {found.node},
             on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
-            on_look=self._log_troubles,
         )
         self.pods: Informer[Pod] = Informer(
             api,
@@ -185,7 +181,6 @@ class Cluster:
             keep=lambda document: read_pod(document, annotated_load(document)),
             index=lambda pod: {pod.node},
             on_change=self._see_pod,
-            on_look=self._log_troubles,
         )
         self._claims: Informer[Uses] = Informer(
             api,
@@ -193,7 +188,6 @@ class Cluster:
             keep=_uses,
             index=lambda uses: {use.pool for use in uses},
             on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
-            on_look=self._log_troubles,
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self.slices, self.pods, self._claims)
 
@@ -246,15 +240,6 @@ class Cluster:
             log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
         if old != new:
             _tell(self._on_node, {each.node for each in (old, new) if each})
-
-    def _log_troubles(self) -> None:
-        """Log when the watch of a kind fails, and when it works again."""
-        before, self._logged = self._logged, {str(each.kind): str(each.trouble or "") for each in self.informers}
-        for kind, reason in self._logged.items():
-            if reason and reason != before.get(kind):
-                log.warning("objects cannot be followed", kind=kind, reason=reason)
-            elif before.get(kind) and not reason:
-                log.info("objects can be followed again", kind=kind)
 
 
 def _tell(on_node: Callable[[str], None], nodes: Collection[str]) -> None:

@@ -199,8 +199,15 @@ class Informer(Generic[T]):
                 self._version = version or self._version  # bookmarks have a version, too
 
     def _look(self, trouble: ApiServerError | None) -> None:
-        """Record why the copy may be out of date; None: it is up to date."""
+        """Record and log why the copy may be out of date; None: it is up to date."""
         is_other = str(trouble or "") != str(self.trouble or "")
+        if is_other and trouble is not None:
+            write = (
+                log.info if isinstance(trouble, Unconfigured) else log.warning
+            )  # without an account, that is no news
+            write("objects cannot be followed", kind=str(self.kind), reason=str(trouble))
+        elif is_other:
+            log.info("objects can be followed again", kind=str(self.kind))
         self.trouble = trouble
         if is_other or not self._looked.is_set():
             self._looked.set()
