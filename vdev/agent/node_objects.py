@@ -69,10 +69,6 @@ class NodeObject:
         return self._wanted.is_set()
 
     @property
-    def has_server(self) -> bool:
-        return self._api.has_server
-
-    @property
     def document(self) -> Document | None:
         """The Node as it was seen last; None if there is none, or reading it is forbidden."""
         return None if isinstance(self._informer.trouble, Denied) else self._informer.get(self._node)
@@ -192,7 +188,7 @@ class NodeApi:
         """The part of the status about it; keys are stable and documented."""
         trouble, labels, status = self.object.trouble, self._labels.document(), self._status.document()
         # Without a server only the choice of a file by label may have looked for the Node, which does without.
-        is_asked_for = self.object.has_server or labels["wanted"] or status["capacity"] or status["conditions"]
+        is_asked_for = self.api.has_server or labels["wanted"] or status["capacity"] or status["conditions"]
         return {
             "apiServer": self._server,
             "problem": str(trouble) if trouble and self.object.is_used and is_asked_for else "",

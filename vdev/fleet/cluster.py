@@ -226,10 +226,6 @@ class Cluster:
         """Remove a Node that this process deleted."""
         self._nodes.removed(name)
 
-    def forget(self, name: str) -> None:
-        """Drop a Node that does not exist and that the file does not select."""
-        self.nodes.pop(name, None)
-
     def _see_node(self, old: Document | None, new: Document | None) -> None:
         seen = self.node(metadata_of(new or old)["name"])
         if _without_version(old) != _without_version(new):

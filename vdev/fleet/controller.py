@@ -288,7 +288,7 @@ class Fleet:
         if member is not None:
             await self._leave(name, member)
         if seen.document is None and name not in self.members and name not in self.scope.made:
-            self.cluster.forget(name)
+            self.cluster.nodes.pop(name, None)
             self._came.pop(name, None)
 
     async def _apply(self, name: str, member: Member) -> bool:
