@@ -1,11 +1,9 @@
 """The labels of a Node: those of each maker, and those of entries. `node_labels` puts them together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from ..model import names
-from ..model.device import EMPTY, Device, RawDevice, grouped
+from ..model.device import Device, RawDevice, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -27,40 +25,31 @@ from .maker_labels import (
 from .nvidia_labels import nvidia_labels, sanitised
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The labels by key, sorted, and problems with them."""
-
-    values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    problems: tuple[Problem, ...] = ()
-
-
 def node_labels(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory, machine: Machine
-) -> Labels:
-    """The labels of the node. `found` are the raw devices by entry, `inventory` the resources made of them."""
+) -> tuple[Mapping[str, str], Sequence[Problem]]:
+    """The labels of the node by key, sorted, and problems with them.
+
+    `found` are the raw devices by entry, `inventory` the resources made of them.
+    """
     entries = spec.on_node(node)
     devices = grouped((each.maker, each) for each in hardware(spec, node, found, inventory))
     problems: list[Problem] = []
     values: dict[str, str] = {}
     if any(maker(entry) == NVIDIA for entry in entries):
         gpus = devices.get(NVIDIA, [])
-        made, doubts = nvidia_labels(spec, gpus, machine)
-        problems += doubts
-        values |= made | gke_gpu_labels(spec, gpus)
+        values |= nvidia_labels(spec, gpus, machine, problems) | gke_gpu_labels(spec, gpus)
     values |= amd_labels(devices.get("amd.com", []))
     values |= intel_labels([each for domain in INTEL for each in devices.get(domain, [])])
     values |= gke_tpu_labels(devices.get(GKE, []))
     values |= _entry_labels(entries, inventory, problems)
     places = {key: entry.where for entry in reversed(entries) for key in entry.labels}
-    valid = {}
     for key, value in sorted(values.items()):
         if wrong := names.key_problem(key) or names.value_problem(value):
             hint = "give the node this label under the entry's labels, or change the attribute that it is made of"
             problems.append(warning(places.get(key, ""), f"the label {key} is left out: {wrong}", hint))
-        else:
-            valid[key] = value
-    return Labels(MappingProxyType(valid), tuple(dict.fromkeys(problems)))
+            del values[key]
+    return dict(sorted(values.items())), tuple(dict.fromkeys(problems))
 
 
 def _entry_labels(entries: Sequence[Entry], inventory: Inventory, problems: list[Problem]) -> dict[str, str]:
@@ -78,7 +67,9 @@ def _entry_labels(entries: Sequence[Entry], inventory: Inventory, problems: list
                     f"the entries {first.name!r} and {entry.name!r} want different values for the label {key}: "
                     f"{used!r}, which is used, and {value!r}"
                 )
-                problems.append(warning(_where(entry, key), message, "let them agree, or give one another label"))
+                problems.append(
+                    warning(f"{entry.where}.labels.{key}", message, "let them agree, or give one another label")
+                )
     return {key: value for key, (_, value) in given.items()}
 
 
@@ -109,10 +100,6 @@ def _of_entry(entry: Entry, devices: Sequence[tuple[str, Device]], problems: lis
                 f"and {named([*map(repr, others)])}"
             )
             hint = "a node has one value: use placeholders that are the same for all of them"
-            problems.append(warning(_where(entry, key), message, hint))
+            problems.append(warning(f"{entry.where}.labels.{key}", message, hint))
         values[key] = used if not names.value_problem(used) else sanitised(used)
     return values
-
-
-def _where(entry: Entry, key: str) -> str:
-    return f"{entry.where}.labels.{key}"

@@ -45,17 +45,16 @@ _FAMILIES = {
 _TURING, _ADA = 5, 9  # minor versions from which 7.x and 8.x belong to the later family
 
 
-def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tuple[dict[str, str], list[Problem]]:
-    """The labels of a node with these NVIDIA devices, and warnings.
+def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, problems: list[Problem]) -> dict[str, str]:
+    """The labels of a node with these NVIDIA devices. `problems` gets warnings.
 
     A node whose entries have NVIDIA devices has labels even if no device exists now.
     """
-    problems: list[Problem] = []
     values = {"nvidia.com/vgpu.present": "false"}
     if machine.started_at is not None and spec.flags.dates_labels:
         values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
     if not gpus:
-        return values, problems
+        return values
     known = gpus[0].attributes
     is_mps = spec.sharing is not None and spec.sharing.kind is SharingKind.MPS
     values |= {
@@ -75,7 +74,7 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
             values |= _partitions(spec, gpus, lambda profile: f"nvidia.com/mig-{_plain(profile)}")
         case MigStrategy.NONE:
             pass
-    return values, problems
+    return values
 
 
 def sanitised(text: str) -> str:

@@ -27,7 +27,7 @@ from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
 from ..node.conditions import Losses, NodeCondition, SlotCounts, capacity, conditions, losses
-from ..node.labels import Labels, node_labels
+from ..node.labels import node_labels
 from ..node.maker_labels import Machine
 from . import inventory
 from .allocation import cdi_documents
@@ -238,17 +238,18 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else {}
 
     # 8. Labels follow the configuration and the devices that exist, not their health.
-    labels = Labels()
+    labels: Mapping[str, str] = {}
+    problems: list[Problem] = []
     if node.labels:
         gone = observed.inventory.raws - devices.raws
         found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
-        labels = node_labels(observed.spec, observed.node, found, devices, observed.machine)
+        labels, warnings = node_labels(observed.spec, observed.node, found, devices, observed.machine)
+        problems += warnings
 
     # 9. A layout is pending until the kubelet has answered, or until the Node has its label.
     is_pending = any(each.state is RepartitionState.PENDING for each in observed.layouts.values())
     layouts_at = observed.now + intervals.repartition_recheck if is_pending else None
 
-    problems = [*labels.problems]
     for pool in pools.values():
         problems += pool.problems
     return DesiredState(
@@ -262,10 +263,10 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         pools=pools,
         lost=lost,
         labels={
-            **(labels.values if node.labels is True else {}),
+            **(labels if node.labels is True else {}),
             **(state_labels(observed.layouts, observed.spec.entries) if observed.layouts else {}),
         },
-        features=labels.values if node.labels == NFD else None,
+        features=labels if node.labels == NFD else None,
         capacity=capacity(advertised) if node.status else {},
         conditions=conditions(entries, lost, faults.conditions) if node.conditions else (),
         problems=tuple(problems),

@@ -1,5 +1,7 @@
 """Labels of a node for the text of a configuration, as in `vdev plan`."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from vdev import config
@@ -23,6 +25,7 @@ def labels():
                 for entry in spec.on_node(node)
             }
         )
-        return node_labels(spec, node, found, arrange(spec, node, found), machine or Machine("Model 7"))
+        values, problems = node_labels(spec, node, found, arrange(spec, node, found), machine or Machine("Model 7"))
+        return SimpleNamespace(values=values, problems=problems)
 
     return made

@@ -131,8 +131,8 @@ def worlds(file):
 def test_every_label_is_valid(file, product):
     """Labels that are left out have a warning, never an error."""
     spec, found = worlds(file)
-    result = node_labels(spec, "n", found, arrange(spec, "n", found), Machine(product, 1))
-    for key, value in result.values.items():
+    values, problems = node_labels(spec, "n", found, arrange(spec, "n", found), Machine(product, 1))
+    for key, value in values.items():
         assert "" == names.key_problem(key)
         assert "" == names.value_problem(value)
-    assert not any(each.is_error for each in result.problems)
+    assert not any(each.is_error for each in problems)
