@@ -177,7 +177,7 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
         "resources": [_resource(resource) for resource in new.plan.devices.resources.values()],
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.plan.capacity.items()},
-        "conditions": [each.document for each in new.plan.conditions],
+        "conditions": new.plan.conditions,
         "resourceSlices": slices,
         "problems": [problem_document(each) for each in problems],
         "candidates": {
@@ -235,7 +235,7 @@ def _node_lines(new: Preview) -> Iterator[str]:
         yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.plan.conditions:
         yield "\nconditions of the node"
-        rows = [tuple(each.document.values()) for each in new.plan.conditions]
+        rows = [tuple(each.values()) for each in new.plan.conditions]
         yield from common.table_lines(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 

@@ -43,7 +43,7 @@ def _node(made: MadeNode, plan: DesiredState) -> Document:
     # The file's capacity other than devices is all allocatable.
     capacity = made.of.capacity | {name: str(each.capacity) for name, each in plan.capacity.items()}
     allocatable = made.of.capacity | {name: str(each.allocatable) for name, each in plan.capacity.items()}
-    conditions = {"conditions": [each.document for each in plan.conditions]} if plan.conditions else {}
+    conditions = {"conditions": [*plan.conditions]} if plan.conditions else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -76,19 +76,12 @@ _FINE = "AllDevicesHealthy"
 _LOST = "DeviceUnhealthy"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCondition:
-    """One condition, without its times. `reason` is a CamelCase word, `message` a sentence."""
+NodeCondition = Mapping[str, str]
+"""A condition in the Node's status, without its times."""
 
-    type: str
-    status: bool
-    reason: str
-    message: str
 
-    @property
-    def document(self) -> dict[str, str]:
-        """The condition in the Node's status, without its times."""
-        return {"type": self.type, "status": str(self.status), "reason": self.reason, "message": self.message}
+def _document(name: str, *, status: bool, reason: str, message: str) -> NodeCondition:
+    return {"type": name, "status": str(status), "reason": reason, "message": message}
 
 
 def conditions(
@@ -100,7 +93,8 @@ def conditions(
     """
     of_type = grouped((each.type, (entry, each)) for entry in entries for each in entry.conditions)
     found = {name: _condition(name, members, lost) for name, members in of_type.items()}
-    found |= {name: NodeCondition(name, each.status, each.reason, each.message or "") for name, each in rules.items()}
+    for name, each in rules.items():
+        found[name] = _document(name, status=each.status, reason=each.reason, message=each.message or "")
     return tuple(found.values())
 
 
@@ -111,10 +105,11 @@ def _condition(name: str, members: list[tuple[Entry, Condition]], lost: Losses) 
         if mine:
             first = next(iter(mine.values()))
             message = spec.message or f"{entry.name}: {named(mine)}: {first.health.reason}"
-            return NodeCondition(name, true_when is TrueWhen.UNHEALTHY, spec.reason or _LOST, shortened(message))
+            is_true = true_when is TrueWhen.UNHEALTHY
+            return _document(name, status=is_true, reason=spec.reason or _LOST, message=shortened(message))
     which = ", ".join(entry.name for entry, _ in members)
     message = f"all devices of {which} are healthy"
-    return NodeCondition(name, true_when is TrueWhen.HEALTHY, _FINE, shortened(message))
+    return _document(name, status=true_when is TrueWhen.HEALTHY, reason=_FINE, message=shortened(message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class NodeStatus(ApiApplier):
         return {
             "capacity": {name: each.capacity for name, each in self._capacity.items()},
             "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
-            "conditions": [each.document for each in self._conditions],
+            "conditions": [dict(each) for each in self._conditions],
             "written": self.written,
             "kubeletDecidesAllocatable": has_kubelet(self._access.view.document),
         }
@@ -95,10 +95,10 @@ class NodeStatus(ApiApplier):
                 return False
             if not owned(document, _STATUS, part, subresource=_STATUS) <= amounts.keys():
                 return False
-        if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each.type for each in self._conditions}:
+        if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each["type"] for each in self._conditions}:
             return False
         present = {each.get("type"): each for each in status.get("conditions") or ()}
-        return all(each.document.items() <= present.get(each.type, {}).items() for each in self._conditions)
+        return all(each.items() <= present.get(each["type"], {}).items() for each in self._conditions)
 
     def _document(self, status: Mapping[str, Any]) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -108,11 +108,11 @@ class NodeStatus(ApiApplier):
         }
         if self._conditions:
             found = {each.get("type"): each for each in status.get("conditions") or ()}
-            document["conditions"] = [self._condition(each, found.get(each.type, {})) for each in self._conditions]
+            document["conditions"] = [self._condition(each, found.get(each["type"], {})) for each in self._conditions]
         return document
 
     def _condition(self, wanted: NodeCondition, found: Mapping[str, Any]) -> dict[str, str]:
         """The condition with its times. It changed now, unless the Node already has this status."""
         now = timestamp(self._clock.wall())
-        since = found.get("lastTransitionTime") if found.get("status") == wanted.document["status"] else None
-        return {**wanted.document, "lastHeartbeatTime": now, "lastTransitionTime": str(since or now)}
+        since = found.get("lastTransitionTime") if found.get("status") == wanted["status"] else None
+        return {**wanted, "lastHeartbeatTime": now, "lastTransitionTime": str(since or now)}

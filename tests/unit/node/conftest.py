@@ -13,7 +13,7 @@ from vdev.planning.inventory import virtual_devices as devices
 
 @pytest.fixture
 def labels():
-    """The `Labels` for a configuration on a machine, without the devices that `away` selects."""
+    """The labels and problems of a configuration on a machine, without the devices that `away` selects."""
 
     def made(text, *, machine=None, away=lambda _raw: False, node="node-1", found=None):
         spec = config.load_text(text).spec
