@@ -9,7 +9,7 @@ instance's stream closes the connection of the new instance; 1.37 keys them by s
 import asyncio
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -47,13 +47,13 @@ class PluginClient(Connection):
         self._report = life.journal.find
         self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self.channel)
 
-    async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
+    async def watch(self, receive: Callable[[api.ListAndWatchResponse], None]) -> str:
         """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
         self.streaming = True
         try:
             with call_errors():
                 async for response in self._stub.ListAndWatch(api.Empty()):
-                    await receive(response)
+                    receive(response)
         except CallError as failed:
             size = _TOO_LARGE.search(str(failed))
             if size is None:
@@ -251,7 +251,7 @@ class Registry(api_grpc.RegistrationServicer):
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
             self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
 
-    async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
+    def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
         held = self._held(resource)
         elsewhere: dict[str, str] = {}  # the ids that are held, or in the list of a connected plugin
