@@ -19,8 +19,7 @@ from .scenario import ScenarioFile
 class ScenarioResult:
     """The result of a scenario."""
 
-    name: str
-    file: str
+    file: ScenarioFile
     seconds: float
     failure: str  # empty if it passed
     history: Sequence[str]  # the last entries of the journal before the failure
@@ -37,7 +36,8 @@ class ScenarioReport:
 
     def begin(self, file: ScenarioFile) -> None:
         """A scenario begins, on a new node."""
-        self._file, self._step, self._begun = file, 1, time.monotonic()
+        self._file, self._step = file, 1
+        self._begun = self._step_begun = time.monotonic()
         title, steps = file.scenario.title, len(file.scenario.steps)
         document = {"outcome": "began", "title": title, "file": str(file.path), "steps": steps}
         self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
@@ -49,7 +49,7 @@ class ScenarioReport:
     def step(self, failure: str = "") -> None:
         """The current step is done, or failed. The next one begins."""
         file, number, now = self._file, self._step, time.monotonic()
-        seconds = now - self._begun
+        seconds = now - self._step_begun
         line, text = file.lines[number - 1]
         place = f"✗ step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else "✓"
         document = {"outcome": "failed" if failure else "done", "step": number, "line": line, "text": text}
@@ -57,32 +57,30 @@ class ScenarioReport:
             f"  {place} {text}  ({seconds:.1f} s)",
             {"event": "step", "scenario": file.name, **document, "seconds": seconds},
         )
-        self._step, self._begun = number + 1, now
+        self._step, self._step_begun = number + 1, now
 
-    def end(self, result: ScenarioResult) -> None:
-        """A scenario ended."""
-        rows = [f"  ! {remark}" for remark in result.remarks]
-        if result.failure:
-            rows.append(textwrap.indent(result.failure, "    "))
-            if result.history:
+    def end(self, *, failure: str, history: Sequence[str], remarks: Sequence[str], log: Path) -> ScenarioResult:
+        """The scenario ended."""
+        seconds = time.monotonic() - self._begun
+        rows = [f"  ! {remark}" for remark in remarks]
+        if failure:
+            rows.append(textwrap.indent(failure, "    "))
+            if history:
                 rows.append("    what happened last:")
-                rows += [textwrap.indent(row, "      ") for row in result.history]
-            rows.append(f"    the plugin's whole output: {result.log}")
-        document = {"outcome": "failed" if result.failure else "passed", "failure": result.failure}
+                rows += [textwrap.indent(row, "      ") for row in history]
+            rows.append(f"    the plugin's whole output: {log}")
+        document = {"outcome": "failed" if failure else "passed", "failure": failure}
         self._print(
             "\n".join([*rows, ""]),
-            {
-                "event": "scenario",
-                "scenario": result.name,
-                **document,
-                "seconds": result.seconds,
-                "log": str(result.log),
-            },
+            {"event": "scenario", "scenario": self._file.name, **document, "seconds": seconds, "log": str(log)},
+        )
+        return ScenarioResult(
+            file=self._file, seconds=seconds, failure=failure, history=history, remarks=remarks, log=log
         )
 
     def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
         """All scenarios have ended."""
-        failed = [each.name for each in results if each.failure]
+        failed = [each.file.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
         played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
         self._print(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all passed")
@@ -120,7 +118,12 @@ def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
         case = ET.SubElement(
             suite,
             "testcase",
-            {"classname": "vdev.sim", "name": each.name, "file": _clean(each.file), "time": f"{each.seconds:.3f}"},
+            {
+                "classname": "vdev.sim",
+                "name": each.file.name,
+                "file": _clean(str(each.file.path)),
+                "time": f"{each.seconds:.3f}",
+            },
         )
         if each.failure:
             first = each.failure.splitlines()[0]

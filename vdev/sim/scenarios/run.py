@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -128,7 +127,6 @@ def _problem(file: ScenarioFile, node: NodeOptions) -> str:
 
 async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen)
-    begun = time.monotonic()
     node = EmbeddedNode(options, log)
     failure, happened = "", []
     try:
@@ -151,17 +149,7 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
     if not node.sees_slices and any(ANY in each.slices.values() for each in chosen.scenario.expectations):
         text = "no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"
         remarks.insert(0, text)
-    result = ScenarioResult(
-        name=chosen.name,
-        file=str(chosen.path),
-        seconds=time.monotonic() - begun,
-        failure=failure,
-        history=happened if failure else (),
-        remarks=remarks,
-        log=log,
-    )
-    report.end(result)
-    return result
+    return report.end(failure=failure, history=happened if failure else (), remarks=remarks, log=log)
 
 
 def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:
