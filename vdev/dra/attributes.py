@@ -105,7 +105,7 @@ class Describer:
         given = {} if device.is_partition else self._given
         capacity = {**self.capacity(device), **given}
         is_shared = any(each.policy for each in given.values())
-        if sharing is not None and device.id in sharing.replicas:
+        if sharing is not None and device.replicas:
             capacity, is_shared = published_devices.shared(capacity, device, sharing, self.slots), True
         elif is_shared:
             capacity = published_devices.free(capacity)

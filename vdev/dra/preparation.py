@@ -16,11 +16,11 @@ from ..errors import AllocationError
 from ..model.device import Device, Mount, Slot, grouped
 from ..model.entry import DeviceListStrategy
 from ..model.quantity import QuantityError, parse_quantity
-from ..model.spec import SharingKind
+from ..model.spec import SharingKind, TimeSlicing
 from ..planning import allocation, cdi
 from ..planning.allocation import ContainerEdits, MpsShare
 from ..planning.resources import Resource
-from ..planning.sharing import Sharing, mps_share
+from ..planning.sharing import mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
 from .opaque_config import Decoded, MpsConfig, decoded_configs, ignored_kinds, settings_of
 from .published_devices import PublishedPool, Record, record
@@ -41,7 +41,7 @@ class _Member:
     result: AllocationResult
     device: Device
     resource: Resource
-    sharing: Sharing | None
+    sharing: TimeSlicing | None
     env: Mapping[str, str]
     mps: MpsConfig | None
     record: Record
@@ -176,7 +176,7 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
         return None
     consumed = {name.rpartition("/")[2]: value for name, value in member.result.consumed.items()}
     count = _amount(consumed.get("slots", "1"))
-    mib, percent = mps_share(sharing, member.device) if member.device.id in sharing.replicas else (0, 0)
+    mib, percent = mps_share(member.device) if member.device.replicas else (0, 0)
     if "memory" in consumed:
         mib, count = _amount(consumed["memory"]) // _MIB, 1
         percent = max(1, _ALL * mib * _MIB // member.device.memory) if member.device.memory else 0

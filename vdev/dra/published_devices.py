@@ -14,23 +14,23 @@ from ..model.device import GONE, HEALTHY, Device, Health
 from ..model.dra import Attribute, DeviceCapacity, RequestPolicy, TaintPolicy
 from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.spec import SharingKind
+from ..model.spec import SharingKind, TimeSlicing
 from ..planning.resources import Resource
-from ..planning.sharing import Sharing, mps_clients
+from ..planning.sharing import mps_clients
 
 _MIB = 2**20
 MEMORY = "memory"
 
 
 def shared(
-    capacity: Mapping[str, DeviceCapacity], device: Device, sharing: Sharing, slots: str
+    capacity: Mapping[str, DeviceCapacity], device: Device, sharing: TimeSlicing, slots: str
 ) -> dict[str, DeviceCapacity]:
     """The capacity of a shared device, including `slots`, of which a claim consumes one by default.
 
     Each capacity has a policy, because without one the first claim would consume all of it. The default for memory
     that is not divided, as under time-slicing, is 0, because all claims use it together.
     """
-    replicas = sharing.replicas[device.id]
+    replicas = device.replicas
     by_memory = sharing.kind is SharingKind.MPS and device.memory // replicas >= _MIB
     found = free(capacity)
     if by_memory and not capacity[MEMORY].policy:

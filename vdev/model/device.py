@@ -131,6 +131,7 @@ class Device:
     memory: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     health: Health = HEALTHY
+    replicas: int = 0  # of a shared device; 0: not shared
 
     @property
     def is_partition(self) -> bool:

@@ -281,13 +281,11 @@ class MpsShare:
 
 def _add_mps(edits: ContainerEdits, resource: Resource, slots: Sequence[Slot]) -> None:
     """Add the limits of MPS for the shared devices. As on GKE, n replicas give n shares of memory and threads."""
-    sharing = resource.sharing
-    assert sharing is not None
     taken = Counter(slot.device.id for slot in slots)
     shares = []
     for position, device in enumerate({slot.device.id: slot.device for slot in slots}.values()):
-        if device.id in sharing.replicas:
-            mib, percent = mps_share(sharing, device)
+        if device.replicas:
+            mib, percent = mps_share(device)
             shares.append(MpsShare(position, mib * taken[device.id], min(100, percent * taken[device.id])))
     mps_limits(edits, shares)
     root, name = resource.flags.mps_directory, resource.name

@@ -7,6 +7,7 @@ out only the devices that it concerns.
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ..model import names
 from ..model.device import Device, IdStyle, RawDevice, Slot, grouped
@@ -105,12 +106,11 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
                 kept.append(slot)
                 continue
             problems.append(error(listed[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-        replicas = Counter(slot.device.id for slot in kept if slot.replica is not None)
         resource = Resource(
             name=name,
             slots=tuple(kept),
             entries={key: entry.without_node for key, entry in entries_of[name].items()},
-            sharing=sharing.sharing_of(spec.sharing, replicas),
+            sharing=spec.sharing,
             flags=spec.flags,
         )
         where = next((listed[key].where for key in resource.entries), "")
@@ -161,7 +161,6 @@ def _claimable(
     """
     of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
-    replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
     ordinals = Counter[str]()  # the next free ordinal of each resource
     for entry in entries:
         raws, first = found.get(entry.name, ()), ordinals[entry.resource]
@@ -170,14 +169,16 @@ def _claimable(
             driver = entry.dra.driver
             devices = [each for raw in raws for each in _devices_for_claims(problems, entry, raw, first + raw.index)]
             of_driver.setdefault(driver, {})[entry.name] = entry
-            slots[driver] += (Slot(device.id, device, None, device.health) for device in devices)
-            replicas[driver] |= _replicas(problems, spec, entry, devices)
+            replicas = _replicas(problems, spec, entry, devices)
+            for device in devices:
+                shared = replace(device, replicas=replicas.get(device.id, 0))
+                slots[driver].append(Slot(device.id, shared, None, device.health))
     return {
         driver: Resource(
             name=driver,
             slots=tuple(slots[driver]),
             entries=own,
-            sharing=sharing.sharing_of(spec.sharing, replicas[driver]),
+            sharing=spec.sharing,
             flags=spec.flags,
         )
         for driver, own in of_driver.items()

@@ -16,9 +16,8 @@ from typing import Any
 from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.spec import DEFAULT_FLAGS, Flags
+from ..model.spec import DEFAULT_FLAGS, Flags, TimeSlicing
 from .preferred import Allocator
-from .sharing import Sharing
 
 LIST_LIMIT = 4 * 1024 * 1024  # bytes; the receive limit of the kubelet (source: grpc-go's default)
 _HEAD = 2  # bytes of a protobuf field before its content: its key, and a length below 128
@@ -43,7 +42,7 @@ class Resource:
     slots: tuple[Slot, ...]
     entries: Mapping[str, Entry] = field(default_factory=dict)
     """The entries that have its devices, by name."""
-    sharing: Sharing | None = None
+    sharing: TimeSlicing | None = None
     flags: Flags = DEFAULT_FLAGS
     draining: bool = False
     """Whether it was removed from the configuration and is listed only because pods may hold its devices."""

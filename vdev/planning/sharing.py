@@ -6,26 +6,12 @@ which NVIDIA's plugin parses but disables.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ..model.device import Device, Slot, grouped, replica_id
 from ..model.entry import Entry
 from ..model.problem import Problem, did_you_mean, error, warning
 from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """How one advertised resource is shared; `replicas` has the number of replicas by device id."""
-
-    kind: SharingKind
-    fail_requests_greater_than_one: bool
-    replicas: Mapping[str, int]
-
-
-def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
-    """The sharing of a resource with these numbers of replicas; None if it is not shared."""
-    return Sharing(block.kind, block.fail_requests_greater_than_one, dict(replicas)) if block and replicas else None
 
 
 def slots_of(
@@ -56,8 +42,9 @@ def slots_of(
             message = f"renaming {name!r} to {target!r} collides with a resource of that name"
             problems.append(error(rule.where, message))
             continue
+        shared_device = replace(device, replicas=rule.replicas)
         for number in range(rule.replicas):
-            yield target, entry, Slot(replica_id(device.id, number), device, number, device.health)
+            yield target, entry, Slot(replica_id(device.id, number), shared_device, number, device.health)
 
 
 def _rules_for(
@@ -157,7 +144,6 @@ def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int
     return error(rule.where, message, f"replicas: {most} or fewer, or timeSlicing")
 
 
-def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
-    """The share of one MPS replica of the device: memory in MiB, and threads in percent."""
-    replicas = sharing.replicas[device.id]
-    return device.memory // replicas // 2**20, 100 // replicas
+def mps_share(device: Device) -> tuple[int, int]:
+    """The share of one MPS replica of a shared device: memory in MiB, and threads in percent."""
+    return device.memory // device.replicas // 2**20, 100 // device.replicas
