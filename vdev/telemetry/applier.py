@@ -1,10 +1,10 @@
 """Telemetry of one agent: updates the sensors after each plan, and serves their values."""
 
 import asyncio
+import importlib
 import platform
 from collections.abc import Callable, Collection, Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..agent.applier import Applier
 from ..agent.options import Options
@@ -21,9 +21,6 @@ from .exporters import page
 from .sensors import Sensors
 from .simulation import MeasuredDevice, Throttle, parse_load
 from .tool_files import ToolFiles
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
 _OFF = Section()
 _ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that is present wins
@@ -110,10 +107,8 @@ class Telemetry(Applier):
         self._section = _OFF
         self._is_on = False
         self._section_changed = asyncio.Event()
-        self._serving: asyncio.Task[None] | None = None
         self._trouble = ""  # why the metrics cannot be served
         self._pods: Informer[Range | Problem] | None = None
-        self._following: asyncio.Task[None] | None = None
         self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
     async def apply(self, plan: DesiredState) -> None:
@@ -154,51 +149,44 @@ class Telemetry(Applier):
 
     async def work(self) -> None:
         """Serve metrics and follow the pods' annotations as the configuration says, forever."""
-        address = ""
-        async with asyncio.TaskGroup() as group:
-            while True:
+        while True:
+            self._section_changed.clear()
+            async with asyncio.TaskGroup() as group:
+                tasks = []
+                if self._section.address:
+                    tasks.append(group.create_task(self._serve(self._section.address), name="telemetry HTTP"))
+                if self._section.pod_annotations:
+                    tasks.append(group.create_task(self._follow_pods(), name="annotations of pods"))
                 await self._section_changed.wait()
-                self._section_changed.clear()
-                if (self._section.address or "") != address:
-                    address = self._section.address or ""
-                    await self._serve(group, address)
-                self._follow_pods(group)
+                for task in tasks:
+                    task.cancel()
 
-    async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        """Serve metrics at this address only; at none if it is empty."""
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.wait([self._serving])
-        self._serving, self._trouble = None, ""
-        if address:
-            http, app = await asyncio.to_thread(self._web)
-            hosts = (self._options.node, platform.node(), *self._options.http_hosts)
-            serving = http.serve(address, app, what="metrics of devices", hosts=hosts, on_trouble=self._note_trouble)
-            self._serving = group.create_task(serving, name="telemetry HTTP")
-
-    def _web(self) -> tuple[ModuleType, "Starlette"]:
-        from ..observe import http  # it imports the web server
-
-        return http, http.exporter(self.page)
+    async def _serve(self, address: str) -> None:
+        """Serve metrics at this address."""
+        http = await asyncio.to_thread(importlib.import_module, "vdev.observe.http")  # slow: it imports the web server
+        app, hosts = http.exporter(self.page), (self._options.node, platform.node(), *self._options.http_hosts)
+        try:
+            await http.serve(address, app, what="metrics of devices", hosts=hosts, on_trouble=self._note_trouble)
+        finally:
+            self._trouble = ""
 
     def _note_trouble(self, trouble: str) -> None:
         self._trouble = trouble
         self._on_change()
 
-    def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        if self._section.pod_annotations and self._following is None:
-            self._pods = Informer(
-                self._api,
-                PODS,
-                fields=f"spec.nodeName={self._options.node}",
-                keep=annotated_load,
-                on_change=self._pod_changed,
-                on_look=self._pods_changed,
-            )
-            self._following = group.create_task(self._pods.run(), name="annotations of pods")
-        elif not self._section.pod_annotations and self._following is not None:
-            self._following.cancel()
-            self._following = self._pods = None
+    async def _follow_pods(self) -> None:
+        self._pods = Informer(
+            self._api,
+            PODS,
+            fields=f"spec.nodeName={self._options.node}",
+            keep=annotated_load,
+            on_change=self._pod_changed,
+            on_look=self._pods_changed,
+        )
+        try:
+            await self._pods.run()
+        finally:
+            self._pods = None
             self._pods_changed()
 
     def _pod_changed(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
