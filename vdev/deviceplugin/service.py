@@ -176,7 +176,7 @@ class ResourceService:
         """Close a server with an open stream, and give the kubelet time to notice the end of the stream."""
         if self._server is not None and self.servicer.streams_opened:
             await self._close()
-            await self._sleep(self._intervals.end_of_stream, for_all=True)
+            await self._clock.sleep(self._intervals.end_of_stream)
 
     async def retire(self) -> None:
         """Send an empty list, so that the resource's capacity becomes 0; to be called before the end.
@@ -195,7 +195,8 @@ class ResourceService:
 
     async def _serve(self) -> SocketServer:
         path = self._kubelet.new_socket_path(self.name)
-        server = SocketServer(self.servicer.handlers(), path, calls=self.servicer.calls, timing=self._timing)
+        server = SocketServer(self.servicer.handlers(), path, self._timing)
+        self.servicer.calls.open()
         self.servicer.close_streams()  # those of a server that did not stop in time
         self.servicer.streams_opened = 0
         await server.start()
@@ -256,15 +257,11 @@ class ResourceService:
         self._notice_kubelet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._kubelet.is_ours())
 
-    async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
-        """Pause until there is a new kubelet, or fault rules change.
-
-        With `for_all`, fault rules do not end the pause: the kubelet needs it to see that a stream has ended. A new
-        kubelet has no streams.
-        """
+    async def _sleep(self, seconds: float | None) -> None:
+        """Pause until there is a new kubelet, or fault rules change."""
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while (for_all or not self._faults_changed) and self._kubelet.generation == self._generation:
+        while not self._faults_changed and self._kubelet.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return
@@ -274,6 +271,7 @@ class ResourceService:
     async def _close(self) -> None:
         if self._server is not None:
             server, self._server = self._server, None
+            self.servicer.calls.close()
             try:
                 await server.stop()
             except asyncio.CancelledError:  # no other code knows this server

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import grpc
 
-from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..aio.clock import Timing
 from ..errors import SocketError
 from ..hostfs.files import listed
 from ..planning.resources import LIST_LIMIT
-from .rpc import RpcCalls
 
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 
@@ -66,19 +65,11 @@ _PARAMETERS = (
 
 
 class SocketServer:
-    """A gRPC server for these services on the socket at `path`. `calls` are open while it serves."""
+    """A gRPC server for these services on the socket at `path`."""
 
-    def __init__(
-        self,
-        services: Sequence[grpc.GenericRpcHandler],
-        path: Path,
-        *,
-        calls: RpcCalls | None = None,
-        timing: Timing = PRODUCTION_TIMING,
-    ) -> None:
+    def __init__(self, services: Sequence[grpc.GenericRpcHandler], path: Path, timing: Timing) -> None:
         self.path = path
         self._services = tuple(services)
-        self._calls = calls
         self._intervals, self._clock = timing
         self._server: grpc.aio.Server | None = None
         self._inode = 0
@@ -89,8 +80,6 @@ class SocketServer:
         if self._server is not None:
             await self._server.stop(None)  # first, because it removes whatever file is at the path
             self._server = None
-        if self._calls is not None:
-            self._calls.open()
         server = grpc.aio.server(options=_PARAMETERS)
         server.add_generic_rpc_handlers(self._services)
         try:
@@ -110,8 +99,6 @@ class SocketServer:
 
     async def stop(self) -> None:
         """End the streams, finish calls in flight, close the socket. After a cancellation, call it again."""
-        if self._calls is not None:
-            self._calls.close()
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._intervals.server):

@@ -76,11 +76,8 @@ class DraDriver:
         self._status = ClaimStatus(places.driver, api, timing.clock)
         self.servicer = DraServicer(places.driver, node, self.claims, faults=faults, metrics=metrics, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
-        services, calls = self.servicer.handlers(), self.servicer.calls
-        self._socket = SocketServer(services, places.dra_socket, calls=calls, timing=timing)
-        self._registration_socket = SocketServer(
-            self._registration.handlers(), places.registration_socket, timing=timing
-        )
+        self._socket = SocketServer(self.servicer.handlers(), places.dra_socket, timing)
+        self._registration_socket = SocketServer(self._registration.handlers(), places.registration_socket, timing)
         self._serves = False
         self._recheck = True  # the files of claims must be checked
         self._trouble = ""
@@ -136,6 +133,7 @@ class DraDriver:
         finally:
             self._retrier.forget(step)
             await self._registration_socket.stop()  # first: the kubelet then stops calling the other socket
+            self.servicer.calls.close()
             await self._socket.stop()
 
     # --- its sockets --------------------------------------------------------------------------------------------------
