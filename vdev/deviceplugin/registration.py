@@ -124,10 +124,14 @@ async def register(
     Raises RegistrationRefused if the kubelet will never accept it, SocketError if it may work later.
     """
     check_socket_path(kubelet_socket)
+    # gRPC reports a socket that this process may not open as no answer.
+    if await asyncio.to_thread(lambda: os.path.exists(kubelet_socket) and not os.access(kubelet_socket, os.W_OK)):
+        raise SocketError(f"no permission to open {kubelet_socket}; run vdev as root, or give it access")
+    unanswered = SocketError(f"no kubelet answers on {kubelet_socket}")
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
     async with kubelet_channel(kubelet_socket) as channel:
         if not await _connected(channel):
-            raise await _unanswered(kubelet_socket)
+            raise unanswered
         if not await served():
             raise SocketError(f"the socket of {resource} was removed before its registration; a new one is made")
         try:
@@ -137,7 +141,7 @@ async def register(
             if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
-                raise await _unanswered(kubelet_socket) from failed
+                raise unanswered from failed
             raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
 
 
@@ -151,17 +155,3 @@ async def _connected(channel: grpc.aio.Channel) -> bool:
     except TimeoutError:
         return False
     return state is grpc.ChannelConnectivity.READY
-
-
-async def _unanswered(kubelet_socket: Path) -> SocketError:
-    if await asyncio.to_thread(_forbidden, kubelet_socket):
-        return SocketError(f"no permission to open {kubelet_socket}; run vdev as root, or give it access")
-    return SocketError(f"no kubelet answers on {kubelet_socket}")
-
-
-def _forbidden(path: Path) -> bool:
-    """Whether the socket exists but this process may not open it, which gRPC reports as no answer."""
-    try:
-        return path.exists() and not os.access(path, os.W_OK)
-    except OSError:
-        return True

@@ -102,17 +102,11 @@ class SysTree:
         return ""
 
     def node(self, device: str) -> str:
-        """The host path of the device's node, as the kernel names it; empty for a device without one.
-
-        If sysfs shows no `uevent`, the node of a USB device follows from the numbers of its bus and device.
-        """
+        """The host path of the device's node, as the kernel names it; empty for a device without one."""
         for line in self.text(device, "uevent").splitlines():
             key, _, value = line.partition("=")
             if key == "DEVNAME":
                 return posixpath.join("/dev", value)
-        bus, number = self.text(device, "busnum"), self.text(device, "devnum")
-        if bus.isdecimal() and number.isdecimal():
-            return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
         return ""
 
     def children(self, device: str, wanted: str, *, bus: str = "") -> list[str]:
@@ -215,7 +209,7 @@ class NodeFinder:
         if wanted:
             return ""
         if isinstance(self.source, Usb):
-            return f"{name} has no device node: sysfs shows neither its name nor its bus and device numbers"
+            return f"{name} has no device node"
         is_net = "net" in (self.source.subsystem, *self.source.children)
         if is_net or self.entry.container != Container():
             return ""
