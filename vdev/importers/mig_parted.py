@@ -5,7 +5,6 @@ can also read the file itself and follow the label that chooses: `partitions: {f
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -113,17 +112,11 @@ def _pci_id(preset: str) -> str:
         return ""  # the check of the file reports an unknown preset
 
 
-@cache
-def _models() -> dict[str, config.Preset]:
-    """The built-in models that can be partitioned, the usual ones first."""
-    known = {name: config.load_preset(name) for name in (*_USUAL, *config.preset_names())}
-    return {name: each for name, each in known.items() if each.partitioning and not each.count}
-
-
 def _model(configs: Collection[GpuConfig]) -> str:
     """The first model that they select, and that can have their partitions; empty without partitions."""
-    for name, model in _models().items():
-        wanted = [each.parts for each in configs if each.is_for(model.attributes.get("pciDeviceId", ""))]
-        if any(wanted) and model.partitioning and not refusal_of(model.partitioning, wanted):
+    for name in (*_USUAL, *config.preset_names()):
+        preset = config.load_preset(name)
+        wanted = [each.parts for each in configs if each.is_for(preset.attributes.get("pciDeviceId", ""))]
+        if any(wanted) and preset.partitioning and not preset.count and not refusal_of(preset.partitioning, wanted):
             return name
     return ""
