@@ -45,6 +45,15 @@ def warnings(text: str, **wishes: object) -> str:
     return "\n".join(warning for each in files(text, **wishes) for warning in each.warnings)
 
 
+def named(text: str, warning: str) -> dict[str, object]:
+    """The result of an import that has this warning, and the same in a comment."""
+    (made,) = files(text)
+    lines = [line.strip() for line in made.text.splitlines()]
+    assert warning in "\n".join(made.warnings)
+    assert warning in " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+    return yaml.safe_load(made.text)
+
+
 FORM_OF = {
     "generic-device-plugin": (
         GENERIC,
@@ -154,9 +163,9 @@ def test_flags_in_a_manifest() -> None:
     assert ["example.com/fuse"] == [each["resource"] for each in only(text)["devices"]]
 
 
-def test_unconverted_parts_are_comments_and_warnings(subtests):
-    """The rest is converted."""
-    cases = [
+@pytest.mark.parametrize(
+    ("group", "warning"),
+    [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing or not a hexadecimal id"),
@@ -167,22 +176,15 @@ def test_unconverted_parts_are_comments_and_warnings(subtests):
         ("{paths: [{path: /dev/a, permissions: [rw]}]}", "permissions: ['rw'] is not a text"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
-    ]
-    for group, text in cases:
-        with subtests.test(group=group):
-            source = (
-                f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
-            )
-            (made,) = files(source)
+    ],
+)
+def test_unconverted_parts_of_a_group_are_named(group: str, warning: str) -> None:
+    """The rest is converted."""
+    ok = "{name: ok, groups: [{paths: [{path: /dev/z}]}]}"
 
-            assert text in "\n".join(made.warnings)
-            said = " ".join(
-                line.strip().removeprefix("#").strip()
-                for line in made.text.splitlines()
-                if line.strip().startswith("#")
-            )
-            assert text in said
-            assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+    devices = named(f"devices: [{ok}, {{name: ab, groups: [{group}]}}]", warning)["devices"]
+
+    assert "ok" in [each["name"] for each in devices]
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
@@ -274,28 +276,6 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.maker
 
 
-def test_unconverted_keys_are_warnings(subtests):
-    cases = [
-        ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
-        ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
-        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
-        ("{nodePools: {a: {gpu: {profile: t4, speed: 3}}}}", "gpu.speed"),
-        ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa has no counterpart here"),
-        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
-        ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
-        (
-            "config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, x: 1}}}}",
-            "sharing.x",
-        ),
-        ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
-    ]
-    for text, warning in cases:
-        with subtests.test(text=text):
-            (made,) = files(text)
-            assert warning in "\n".join(made.warnings)
-            assert warning in made.text
-
-
 def test_configurations_of_mig_parted() -> None:
     text = """
 version: v1
@@ -326,12 +306,6 @@ def test_the_model_fits_the_partitions() -> None:
     ):
         made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
         assert preset == made["devices"][0]["virtual"]["preset"]
-
-
-def test_omitted_items_of_mig_parted_are_warnings() -> None:
-    said = warnings("version: v1\nmig-configs: {x: [{devices: some, mig-enabled: true, mig-devices: {}}, 7]}")
-    assert "mig-configs.x[0].devices: expected all, or a list of indices, got the string 'some'" in said
-    assert "mig-configs.x[1].devices: is missing" in said
 
 
 def test_configurations_of_nvidias_plugin() -> None:
@@ -372,35 +346,58 @@ nodeSelector: {{}}
     assert ["image, mps have no counterpart here", "config.default has no counterpart here"] == a.warnings == b.warnings
 
 
-def test_invalid_mps_is_left_out() -> None:
-    sharing = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
-    text = f"{{version: v1, flags: {{migStrategy: mixed}}, {sharing}}}"
-    assert "sharing.mps: MPS does not work with migStrategy mixed" in warnings(text, form="nvidia", preset="t4")
-
-
-def test_an_invalid_helm_value() -> None:
-    said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
-    assert "flags" in said
-    assert "some" in said
+NO_COUNTERPART = "has no counterpart here"
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "warning"),
     [
-        ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", "devices[0].odd"),
-        ("devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]", "devices[0].groups[0].odd"),
-        ("devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]", "devices[0].groups[0].paths[0].odd"),
-        ("- {devicematch: ^a$, nummaxdevices: 1, odd: 1}", "[0].odd"),
-        ("resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]", "resourceList[0].odd"),
-        ("resourceList: [{resourceName: a, selectors: {odd: 1}}]", "resourceList[0].selectors[0].odd"),
-        ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
+        ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", f"devices[0].odd {NO_COUNTERPART}"),
+        (
+            "devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]",
+            f"devices[0].groups[0].odd {NO_COUNTERPART}",
+        ),
+        (
+            "devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]",
+            f"devices[0].groups[0].paths[0].odd {NO_COUNTERPART}",
+        ),
+        ("- {devicematch: ^a$, nummaxdevices: 1, odd: 1}", f"[0].odd {NO_COUNTERPART}"),
+        ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
+        (
+            "resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]",
+            f"resourceList[0].odd {NO_COUNTERPART}",
+        ),
+        (
+            "resourceList: [{resourceName: a, selectors: {odd: 1}}]",
+            f"resourceList[0].selectors[0].odd {NO_COUNTERPART}",
+        ),
+        ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
+        ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
+        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
+        ("{nodePools: {a: {gpu: {profile: t4, speed: 3}}}}", "gpu.speed"),
+        ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", f"numa {NO_COUNTERPART}"),
+        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
+        ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
+        ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", f"mig-configs.a[0].odd {NO_COUNTERPART}"),
+        (
+            "mig-configs: {x: [{devices: some, mig-enabled: true, mig-devices: {}}]}",
+            "mig-configs.x[0].devices: expected all, or a list of indices, got the string 'some'",
+        ),
+        ("mig-configs: {x: [7]}", "mig-configs.x[0].devices: is missing"),
+        ("config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, x: 1}}}}", "sharing.x"),
+        (
+            "config: {map: {a: {version: v1, flags: {migStrategy: mixed},"
+            " sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}}}",
+            "sharing.mps: MPS does not work with migStrategy mixed",
+        ),
+        (
+            f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some",
+            "flags.migStrategy: the string 'some' is not allowed here",
+        ),
     ],
 )
-def test_unknown_keys_are_warnings(text: str, named: str) -> None:
-    (made,) = files(text)
-    said = f"{named} has no counterpart here"
-    assert said in made.warnings
-    assert f"# not converted: {said}" in made.text
+def test_unconverted_parts_are_named(text: str, warning: str) -> None:
+    assert named(text, warning)
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------
