@@ -243,11 +243,12 @@ def presets() -> Iterator[str]:
     yield from ("## Partitions", "")
     yield "`most` is how many partitions of a profile fit on one device. Every profile has a layout `all-PROFILE`."
     yield ""
-    by_geometry: dict[Geometry, list[str]] = {}
+    geometries: list[Geometry] = []
     for each in known:
-        if each.partitioning:
-            by_geometry.setdefault(each.partitioning, []).append(f"`{each.name}`")
-    for geometry, names in by_geometry.items():
+        if each.partitioning and each.partitioning not in geometries:
+            geometries.append(each.partitioning)
+    for geometry in geometries:
+        names = [f"`{each.name}`" for each in known if each.partitioning == geometry]
         compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
         yield from (f"### {', '.join(names)}", "", f"{geometry.slices} memory slices{compute}.", "")
         parts = [
