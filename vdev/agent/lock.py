@@ -35,27 +35,21 @@ class NodeLock:
         self._lock = DirectoryLock(directory)
         self._presence = DirectoryLock(directory.parent / "plugins_registry")
         self._taken = False
-        self._seen: tuple[int, int] | None = None  # the directory that another agent serves
-        self._remade: tuple[tuple[int, int], float] | None = None  # another directory in its place, and since when
+        self._served: os.stat_result | None = None  # the directory that another agent serves
 
     async def take(self) -> None:
         """Wait until the directory exists and no other agent serves it."""
         try:
             while True:
                 before = self.trouble
-                trouble, stands_by = await asyncio.to_thread(self._take)
-                if stands_by:
-                    await asyncio.to_thread(self._show)  # before the status says so: the other agent may end at once
-                self.trouble, self.stands_by = trouble, stands_by
-                if trouble != before:
+                self.trouble, self.stands_by, pause = await asyncio.to_thread(self._take)
+                if self.trouble != before:
                     self._on_change()
-                if not trouble:
+                if not self.trouble:
                     break
-                if trouble != before:
-                    log.warning("waiting to serve the node", reason=trouble)
-                await self._clock.sleep(
-                    self._intervals.look_at_lock if stands_by else self._intervals.look_for_directory
-                )
+                if self.trouble != before:
+                    log.warning("waiting to serve the node", reason=self.trouble)
+                await self._clock.sleep(pause)
             self._taken = True
             if before:
                 log.info("serving the node", directory=str(self._directory))
@@ -92,32 +86,24 @@ class NodeLock:
         """Give the right back for good; safe to call twice."""
         self._lock.close()
 
-    def _take(self) -> tuple[str, bool]:
-        """Try to lock; return why that failed (empty: it did not), and whether because of another agent."""
+    def _take(self) -> tuple[str, bool, float]:
+        """Try to lock; return why that failed (empty: it did not), whether because of another agent, and a pause."""
+        pause = self._intervals.look_at_lock
         try:
-            if not self._was_just_remade() and self._lock.take():
-                return "", False
+            found = os.stat(self._directory)
+            if self._served is not None and not os.path.samestat(self._served, found):
+                # The directory was made again under an agent that still has its streams open. A second registration
+                # would break them, so that agent gets the time to lock the new directory.
+                pause = self._intervals.directory_remade
+            elif self._lock.take():
+                return "", False, 0.0
         except (FileNotFoundError, NotADirectoryError):
             trial = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {self._directory.parent}"
-            return f"no directory {self._directory}; is --kubelet-dir right, and mounted? {trial}", False
+            why = f"no directory {self._directory}; is --kubelet-dir right, and mounted? {trial}"
+            return why, False, self._intervals.look_for_directory
         except OSError as failed:
-            return f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again", False
-        return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True
-
-    def _was_just_remade(self) -> bool:
-        """Whether the directory was made again a moment ago, under an agent that serves.
-
-        That agent still has its streams open. A second registration would break them, so it gets the time to lock the
-        new directory.
-        """
-        status = os.stat(self._directory)
-        directory, now = (status.st_dev, status.st_ino), self._clock.now()
-        if self._seen in (None, directory):
-            self._seen = directory
-            return False
-        if self._remade is None or self._remade[0] != directory:
-            self._remade = directory, now
-        if now - self._remade[1] < self._intervals.directory_remade:
-            return True
-        self._seen = directory
-        return False
+            why = f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again"
+            return why, False, self._intervals.look_for_directory
+        self._served = found
+        self._show()  # before the status says so: the other agent may end at once
+        return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True, pause
