@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -57,6 +58,30 @@ async def test_an_edit_during_the_first_reading_is_applied(start_agent, shows, c
 
     await start_agent(TWO, load=edited, wait=False)
     await shows(NPU, 3, 3)
+
+
+async def test_an_edit_during_a_reading_is_applied(kubelet, start_agent, shows, load, readings):
+    """An edit that is noticed after a reading of the file and before its end is not missed."""
+    asked = threading.Event()
+
+    def edited(files, **how):
+        loaded = load(files, **how)
+        if len(readings) == 2:
+            agent.edit(THREE.replace("count: 3", "count: 4"))
+            assert asked.wait(10)
+        return loaded
+
+    agent = await start_agent(TWO, load=edited)
+    pending = agent.agent.pending
+
+    def add(*, reload=False, **more):
+        type(pending).add(pending, reload=reload, **more)
+        if reload and len(readings) == 2:
+            asked.set()
+
+    pending.add = add
+    agent.edit(THREE)
+    await shows(NPU, 4, 4)
 
 
 async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, directory):

@@ -308,16 +308,21 @@ class Agent:
             self.holders.ask()  # the devices that pods hold may decide the next plan
 
     async def _observe(self) -> None:
-        """Read the files and look for the devices that pending work names."""
-        work, run = self.pending.take(), self.retrier.run
-        if work.reload:
-            self.pending.work.reload |= not await run(READING, self.reconciler.reload)
-        if work.scan:
-            done = await run("looking for devices", functools.partial(self.reconciler.rescan, work.scan))
-            self.pending.work.scan |= set() if done else work.scan
-        self.pending.work.scan |= self.reconciler.scanner.failed
-        if work.faults or self.faults.engine.has_unseen_files:
-            self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
+        """Do the pending work. What fails, or is asked for in the meantime, is pending again."""
+        pending, run = self.pending, self.retrier.run
+        if pending.reload:
+            pending.reload = False
+            if not await run(READING, self.reconciler.reload):
+                pending.reload = True
+        if entries := pending.scan:
+            pending.scan = set()
+            if not await run("looking for devices", functools.partial(self.reconciler.rescan, entries)):
+                pending.scan |= entries
+        pending.scan |= self.reconciler.scanner.failed
+        if pending.faults or self.faults.engine.has_unseen_files:
+            pending.faults = False
+            if not await run("looking at the files of faults", self.faults.look_at_files):
+                pending.faults = True
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # Wait for a pending reconciliation, so that the status shows what a command just changed.

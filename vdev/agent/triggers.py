@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Collection, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,36 +27,24 @@ ASKING_HOLDERS = "asking the kubelet which pods hold devices"
 _KUBELET = "looking at the kubelet's socket"
 
 
-@dataclass(slots=True)
-class Work:
-    """The reading and scanning before the next plan. Work that fails is added again."""
-
-    reload: bool = False  # read the configuration
-    scan: set[str] = field(default_factory=set)  # the entries whose devices are looked for
-    faults: bool = True  # look at the files of fault rules
-
-
 class PendingWork:
-    """Collects work until the next reconciliation."""
+    """Collects the reading and scanning that the next reconciliation begins with."""
 
     def __init__(self, clock: Clock) -> None:
-        self.work = Work()
+        self.reload = False  # read the configuration
+        self.scan: set[str] = set()  # the entries whose devices are looked for
+        self.faults = True  # look at the files of fault rules
         self._clock = clock
         self._wake = asyncio.Event()
         self.is_done = asyncio.Event()  # set while no reconciliation was asked for and none is running
 
     def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
         """Ask for a reconciliation with this work; without arguments it only plans and applies again."""
-        self.work.reload |= reload
-        self.work.scan.update(scan)
-        self.work.faults |= faults
+        self.reload |= reload
+        self.scan.update(scan)
+        self.faults |= faults
         self._wake.set()
         self.is_done.clear()
-
-    def take(self) -> Work:
-        """Return the work that is pending, and forget it."""
-        work, self.work = self.work, Work(faults=False)
-        return work
 
     async def wait(self, until: float | None) -> None:
         """Wait until a reconciliation is asked for, or until this (monotonic) time."""
