@@ -112,7 +112,7 @@ class DeviceLists:
                 timing=self._agent.options.timing,
             )
             # The kubelet must have dropped the last service of this resource.
-            serving = self._retrier.supervise(_serve(name), service.run, after=self._tasks.get(name))
+            serving = self._retrier.supervise(f"serving {name}", service.run, after=self._tasks.get(name))
             self._tasks[name] = self._group.create_task(serving, name=f"serve {name}")
         self._sent[name] = resource
 
@@ -148,10 +148,6 @@ def _updates(sent: Mapping[str, Resource], plan: DesiredState) -> Sequence[_Upda
         except Exception as failed:  # the other lists are sent
             updates.append((change, failed))
     return updates
-
-
-def _serve(resource: str) -> str:
-    return f"serving {resource}"
 
 
 def _update(resource: str) -> str:

@@ -5,7 +5,7 @@ import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
         "node": new.node,
         "resources": [_resource(resource) for resource in new.plan.devices.resources.values()],
         "nodeLabels": dict(new.labels),
-        "nodeStatus": {name: asdict(amount) for name, amount in new.plan.capacity.items()},
+        "nodeStatus": new.plan.capacity,
         "conditions": new.plan.conditions,
         "resourceSlices": slices,
         "problems": [problem_document(each) for each in problems],
@@ -231,7 +231,7 @@ def _node_lines(new: Preview) -> Iterator[str]:
         yield from common.table_lines(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
     if new.plan.capacity:
         yield "\nresources in the node's status, which no device plugin serves"
-        amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.plan.capacity.items()]
+        amounts = [(name, *map(str, each.values())) for name, each in new.plan.capacity.items()]
         yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.plan.conditions:
         yield "\nconditions of the node"

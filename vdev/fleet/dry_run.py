@@ -41,8 +41,8 @@ def _node(made: MadeNode, plan: DesiredState) -> Document:
     document = made.document()
     metadata = document["metadata"]
     # The file's capacity other than devices is all allocatable.
-    capacity = made.of.capacity | {name: str(each.capacity) for name, each in plan.capacity.items()}
-    allocatable = made.of.capacity | {name: str(each.allocatable) for name, each in plan.capacity.items()}
+    capacity = made.of.capacity | {name: str(each["capacity"]) for name, each in plan.capacity.items()}
+    allocatable = made.of.capacity | {name: str(each["allocatable"]) for name, each in plan.capacity.items()}
     conditions = {"conditions": [*plan.conditions]} if plan.conditions else {}
     return {
         "apiVersion": "v1",

@@ -149,10 +149,8 @@ class FleetView:
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
     found: dict[str, Counter[str]] = {}
     for member in members:
-        for name, amount in (member.plan.capacity if member.plan else {}).items():
-            of = found.setdefault(name, Counter(capacity=0, allocatable=0, held=0))
-            of["capacity"] += amount.capacity
-            of["allocatable"] += amount.allocatable
+        for name, amounts in (member.plan.capacity if member.plan else {}).items():
+            found.setdefault(name, Counter(capacity=0, allocatable=0, held=0)).update(amounts)
         for devices in tuple(member.assigned.devices.values()):
             for name, _ in keys_of(devices):
                 if name in found:

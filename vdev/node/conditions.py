@@ -112,14 +112,8 @@ def _condition(name: str, members: list[tuple[Entry, Condition]], lost: Losses) 
     return _document(name, status=true_when is TrueWhen.HEALTHY, reason=_FINE, message=shortened(message))
 
 
-@dataclass(frozen=True, slots=True)
-class SlotCounts:
-    """The number of advertised devices of a resource, and of the healthy ones."""
-
-    capacity: int
-    allocatable: int
-
-
-def capacity(inventory: Inventory) -> Mapping[str, SlotCounts]:
-    """The amounts that a kubelet would compute from the lists, by resource."""
-    return {name: SlotCounts(len(each.slots), each.healthy) for name, each in inventory.resources.items()}
+def capacity(inventory: Inventory) -> Mapping[str, Mapping[str, int]]:
+    """The capacity and the allocatable amount that a kubelet would compute from the lists, by resource."""
+    return {
+        name: {"capacity": len(each.slots), "allocatable": each.healthy} for name, each in inventory.resources.items()
+    }

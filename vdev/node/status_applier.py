@@ -15,7 +15,7 @@ from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .cleaning import cleared
-from .conditions import NodeCondition, SlotCounts
+from .conditions import NodeCondition
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ class NodeStatus(ApiApplier):
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)
         self.written = False
-        self._capacity: Mapping[str, SlotCounts] = {}
+        self._capacity: Mapping[str, Mapping[str, int]] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
 
     async def apply(self, plan: DesiredState) -> None:
@@ -71,8 +71,8 @@ class NodeStatus(ApiApplier):
     def document(self) -> dict[str, Any]:
         """For the status: what the plan wants, and whether the Node has it."""
         return {
-            "capacity": {name: each.capacity for name, each in self._capacity.items()},
-            "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
+            "capacity": self._of("capacity"),
+            "allocatable": self._of("allocatable"),
             "conditions": [dict(each) for each in self._conditions],
             "written": self.written,
             "kubeletDecidesAllocatable": has_kubelet(self._access.view.document),
@@ -81,10 +81,11 @@ class NodeStatus(ApiApplier):
     @property
     def _amounts(self) -> dict[str, dict[str, int]]:
         """The amounts that vdev writes: what is allocatable only if there is no kubelet."""
-        amounts = {"capacity": {name: each.capacity for name, each in self._capacity.items()}}
-        if not has_kubelet(self._access.view.document):
-            amounts["allocatable"] = {name: each.allocatable for name, each in self._capacity.items()}
-        return amounts
+        parts = ("capacity",) if has_kubelet(self._access.view.document) else ("capacity", "allocatable")
+        return {part: self._of(part) for part in parts}
+
+    def _of(self, part: str) -> dict[str, int]:
+        return {name: each[part] for name, each in self._capacity.items()}
 
     def _is_up_to_date(self, document: Mapping[str, Any]) -> bool:
         """Whether the Node has what the plan wants, and nothing else from vdev."""

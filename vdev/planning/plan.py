@@ -26,7 +26,7 @@ from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
-from ..node.conditions import Losses, NodeCondition, SlotCounts, capacity, conditions, losses
+from ..node.conditions import Losses, NodeCondition, capacity, conditions, losses
 from ..node.labels import node_labels
 from ..node.maker_labels import Machine
 from . import inventory
@@ -123,8 +123,8 @@ class DesiredState:
     """The labels of the Node object."""
     features: Mapping[str, str] | None
     """The labels for the file of Node Feature Discovery; None: no file."""
-    capacity: Mapping[str, SlotCounts]
-    """The extended resources in the Node's status, by name."""
+    capacity: Mapping[str, Mapping[str, int]]
+    """The capacity and the allocatable amount of extended resources in the Node's status, by name."""
     conditions: tuple[NodeCondition, ...]
     """The conditions in the Node's status."""
     problems: tuple[Problem, ...]
