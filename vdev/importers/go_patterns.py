@@ -76,9 +76,11 @@ def regex(text: str, directory: str) -> tuple[list[tuple[str, list[str]]], bool]
     exact = True
     for alternative in alternatives:
         patterns, exclude, is_exact = _patterns(alternative)
-        found += ((f"{directory}/{each}", [f"{directory}/{other}" for other in exclude]) for each in patterns)
+        excluded = [f"{directory}/{each}" for each in exclude]
+        pairs = ((f"{directory}/{each}", excluded) for each in patterns)
+        found += (pair for pair in pairs if pair not in found)
         exact = exact and is_exact
-    return [each for place, each in enumerate(found) if each not in found[:place]], exact
+    return found, exact
 
 
 def _alternatives(text: str) -> Iterator[str]:
@@ -106,11 +108,15 @@ def _patterns(text: str) -> tuple[list[str], list[str], bool]:
         if hit is None:
             raise NotAPatternError(f"{body[place:]!r} is too complex")
         place = hit.end()
-        one = f"[{hit['set']}]" if hit["set"] else "?" if hit["dot"] else literal(hit["plain"] or hit["escaped"])
-        parts += [one] if hit["sign"] != "*" else []
+        if hit["set"]:
+            one, rest = f"[{hit['set']}]", f"[!{hit['set']}]"
+        else:
+            one, rest = "?" if hit["dot"] else literal(hit["plain"] or hit["escaped"]), ""
+        if hit["sign"] != "*":
+            parts.append(one)
         if hit["sign"]:
             parts.append("*")
-            other = f"[!{hit['set']}]" if hit["set"] else ""
+            other = rest
     while parts and not ends and parts[-1] == "*":
         parts.pop()  # anything may follow anyway
     while parts and not starts and parts[0] == "*":
