@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 
 import pytest
-import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit import well_agent
@@ -49,8 +48,8 @@ async def test_a_failure_of_the_http_task_is_logged(start_agent, shows, monkeypa
     monkeypatch.setattr(http, "listen", lambda address: address + 1)  # raises TypeError
     agent = await start_agent(CONFIG, http_address=ANY_PORT)
     await shows(NPU, 2, 2)
-    (line,) = [each for each in agent.logs if each["event"].startswith("a background task failed")]
-    assert "http" == line["task"]
+    (line,) = [each for each in agent.logs if each["event"] == "step failed; trying again"]
+    assert "serving HTTP" == line["step"]
 
 
 ANY_PORT = "127.0.0.1:0"
@@ -144,34 +143,19 @@ async def test_devices_with_injected_faults_have_their_own_metric(start_agent, k
     assert 0 == (await samples_of(served(agent)))["vdev_drill_devices", NPU]
 
 
-async def test_a_port_in_use_is_logged(kubelet, start_agent, shows):
-    """The plugin goes on without HTTP."""
+async def test_a_port_in_use_is_reported_and_used_once_it_is_free(kubelet, start_agent, shows):
+    """The plugin goes on without HTTP. Until then there is one line in the log, and a problem."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{taken.getsockname()[1]}")
+        address = "{}:{}".format(*taken.getsockname())
+        agent = await start_agent(CONFIG, http_address=address)
         await shows(NPU, 2, 2)
-        lines = [each for each in agent.logs if each["log_level"] == "error"]
-        assert ["HTTP address not available; the agent works without it"] == [each["event"] for each in lines]
-        assert "in use" in lines[0]["reason"]
-        assert 0 == await agent.stop()
-
-
-async def test_a_port_that_becomes_free_is_used(monkeypatch):
-    """Until then there is one line in the log."""
-    monkeypatch.setattr(http, "RETRY", 0.01)
-    with structlog.testing.capture_logs() as logs:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = "{}:{}".format(*taken.getsockname())
-            task = asyncio.create_task(http.serve(address, stuck()))
-            async with asyncio.timeout(30):
-                while not logs:
-                    await asyncio.to_thread(lambda: None)
-        async with asyncio.timeout(30):
-            while not [each for each in logs if each["event"] == "serving HTTP"]:
-                await asyncio.to_thread(lambda: None)
-        assert 503 == (await get(address, "/healthz")).status
-        task.cancel()
-        await asyncio.wait([task])
-    assert 1 == len([each for each in logs if each["log_level"] == "error"])
+        said = f"--http-address: the status cannot be served at {address}: Address already in use"
+        (problem,) = agent.agent.reconciler.problems
+        assert said in str(problem)
+    await kubelet.wait_until(lambda: [each for each in agent.logs if each["event"] == "serving HTTP"])
+    assert 200 == (await get(address, "/healthz")).status
+    (line,) = [each for each in agent.logs if each["log_level"] == "error"]
+    assert said in line["reason"]
 
 
 async def test_the_server_ends_with_the_agent(start_agent):

@@ -90,7 +90,7 @@ class Agent:
         self.holders = PodHolders(options, self.link, self.requests, self.lists, self.faults.engine)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)
+        self.telemetry = Telemetry(options, self.node_api.api, self.retrier, on_change=self.pending.add)
         self.tools = self.telemetry.tools
         self.dra = DraDrivers(
             options,
@@ -204,7 +204,8 @@ class Agent:
             from ..observe import http  # it imports a web server
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-            serving = http.serve(self.options.http_address, http_application(self), hosts=hosts)
+            serve = functools.partial(http.serve, self.options.http_address, http_application(self), hosts=hosts)
+            serving = self.retrier.supervise("serving HTTP", serve)
             await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.api.aclose)
         await self.triggers.begin(stack)

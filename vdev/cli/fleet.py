@@ -131,10 +131,14 @@ def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[C
 
     view = FleetView(fleet)
     if chosen.http_address:
-        yield http.serve(chosen.http_address, view.application(), hosts=chosen.http_hosts)
+        serve = functools.partial(http.serve, chosen.http_address, view.application(), hosts=chosen.http_hosts)
+        yield fleet.retrier.supervise("serving HTTP", serve)
     if metrics:
-        app = http.exporter(view.devices_page, lambda: [*view.measured_nodes])
-        yield http.serve(metrics, app, what="metrics of devices", hosts=chosen.http_hosts)
+        what, app = "metrics of devices", http.exporter(view.devices_page, lambda: [*view.measured_nodes])
+        serve = functools.partial(
+            http.serve, metrics, app, what=what, option="telemetry.address", hosts=chosen.http_hosts
+        )
+        yield fleet.retrier.supervise(f"serving {what}", serve)
 
 
 def _check_name(fleet: str) -> None:

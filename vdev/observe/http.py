@@ -6,8 +6,8 @@ Everything is read-only and knows nothing of the agent. An agent's own applicati
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status  /telemetry  what devices measure now
 
-The content comes from the functions that `application` takes. If the port is not available, that is reported, and the
-agent works without HTTP.
+The content comes from the functions that `application` takes. If the port is not available, the agent works without
+HTTP.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..errors import reason_of
+from ..errors import HostError, reason_of
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,6 @@ _BACKLOG = 128
 _CONNECTIONS = 512  # with more of them, uvicorn answers requests with 503
 _KEEP_ALIVE = 5  # seconds for which a connection may be idle
 _END = 2  # seconds for open requests when the server stops
-RETRY = 5.0  # seconds until the next attempt to get an address that is taken
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -204,33 +203,21 @@ async def serve(
     app: Starlette,
     *,
     what: str = "the status",
+    option: str = "--http-address",
     hosts: Collection[str] = (),
-    on_trouble: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Serve an application on `host:port` until cancelled. An address that is taken is tried again regularly.
+    """Serve an application on `host:port` until cancelled. Raises HostError if the address is not available.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
-    requests may be addressed to. `on_trouble` is called with the reason why the address is not available, and with an
-    empty string once it is.
+    requests may be addressed to. `what` is served, and `option` has the address, for messages.
     """
-    trouble = ""
-    while True:
-        try:
-            listener = await asyncio.to_thread(listen, address)
-        except OSError as failed:
-            if trouble != (trouble := reason_of(failed)):
-                event = "HTTP address not available; the agent works without it"
-                log.error(event, what=what, address=address, reason=trouble)
-                on_trouble(trouble)
-        else:
-            log.info("serving HTTP", what=what, address=name_of(listener))
-            trouble = ""
-            on_trouble(trouble)
-            try:
-                await serve_on(listener, app, hosts)
-            except Exception:
-                log.exception("the HTTP server failed; it is started again")
-        await asyncio.sleep(RETRY)
+    try:
+        listener = await asyncio.to_thread(listen, address)
+    except OSError as failed:
+        why = f"{option}: {what} cannot be served at {address}: {reason_of(failed)}"
+        raise HostError(f"{why}; choose another address, or end the process that uses this one") from failed
+    log.info("serving HTTP", what=what, address=name_of(listener))
+    await serve_on(listener, app, hosts)
 
 
 async def serve_on(listener: socket.socket, app: Starlette, hosts: Collection[str] = ()) -> None:

@@ -1,6 +1,7 @@
 """Telemetry of one agent: updates the sensors after each plan, and serves their values."""
 
 import asyncio
+import functools
 import importlib
 import platform
 from collections.abc import Callable, Collection, Mapping
@@ -8,11 +9,12 @@ from typing import Any
 
 from ..agent.applier import Applier
 from ..agent.options import Options
+from ..agent.retry import Retrier
 from ..aio.clock import Clock
 from ..kube.api import Api
 from ..kube.informer import Informer
 from ..kube.objects import PODS, key_of
-from ..model.problem import Problem, error, warning
+from ..model.problem import Problem, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
 from ..planning.in_use import Use
@@ -23,6 +25,7 @@ from .simulation import MeasuredDevice, Throttle, parse_load
 from .tool_files import ToolFiles
 
 _OFF = Section()
+_SERVING = "serving metrics of devices"
 _ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that is present wins
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10  # of annotations
@@ -97,17 +100,17 @@ class Telemetry(Applier):
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, api: Api, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, options: Options, api: Api, retrier: Retrier, *, on_change: Callable[[], None]) -> None:
         self.tools = ToolFiles(options.smi_dir, self.measured, options.timing)
         self._options = options
         self._clock: Clock = options.clock
+        self._retrier = retrier
         self._on_change = on_change
         self._api = api
         self._sensors = Sensors(options.node)
         self._section = _OFF
         self._is_on = False
         self._section_changed = asyncio.Event()
-        self._trouble = ""  # why the metrics cannot be served
         self._pods: Informer[Range | Problem] | None = None
         self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
@@ -165,14 +168,13 @@ class Telemetry(Applier):
         """Serve metrics at this address."""
         http = await asyncio.to_thread(importlib.import_module, "vdev.observe.http")  # slow: it imports the web server
         app, hosts = http.exporter(self.page), (self._options.node, platform.node(), *self._options.http_hosts)
+        serve = functools.partial(
+            http.serve, address, app, what="metrics of devices", option="telemetry.address", hosts=hosts
+        )
         try:
-            await http.serve(address, app, what="metrics of devices", hosts=hosts, on_trouble=self._note_trouble)
+            await self._retrier.supervise(_SERVING, serve)
         finally:
-            self._trouble = ""
-
-    def _note_trouble(self, trouble: str) -> None:
-        self._trouble = trouble
-        self._on_change()
+            self._retrier.forget(_SERVING)
 
     async def _follow_pods(self) -> None:
         self._pods = Informer(
@@ -206,7 +208,4 @@ class Telemetry(Applier):
             message = f"the annotations of pods are not known, so devices keep their patterns: {self._pods.trouble}"
             hint = "let vdev list and watch pods, or set telemetry.podAnnotations to false"
             found.append(warning("telemetry.podAnnotations", message, hint))
-        if self._trouble:
-            message = f"metrics of devices cannot be served at {self._section.address}: {self._trouble}"
-            found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
