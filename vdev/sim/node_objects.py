@@ -72,10 +72,9 @@ class NodeObjects:
 
     def _write_node(self) -> None:
         """Write the devices and the condition Ready into the Node's status, and keep all other fields."""
-        name = self._kubelet.node_name
-        if not self._objects.has(_NODE, "", name):
+        shown, old = self._kubelet.node(), self._objects.find(_NODE, "", self._kubelet.node_name)
+        if old is None:
             return
-        shown, old = self._kubelet.node(), self._objects.get(_NODE, "", name)
         before = old.get("status") or {}
         status = {
             **before,
