@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import structlog
-
 from .clock import Clock
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +120,8 @@ class TokenBucket:
 
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
-    """Run the work in a task while the context lasts, and cancel it then. If it fails, that is only logged."""
-
-    async def run() -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("a background task failed; everything else goes on", task=name)
-
-    task = asyncio.create_task(run(), name=name)
+    """Run the work, which handles its own errors, in a task while the context lasts, and cancel it then."""
+    task = asyncio.create_task(work, name=name)
     try:
         yield
     finally:
