@@ -40,11 +40,6 @@ log = structlog.get_logger(__name__)
 _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
 
-def _may_be_of(device: str, held: str) -> bool:
-    """Whether an id can be that of the raw device or of one of its partitions."""
-    return held == device or held.startswith((f"{device}-", _NVIDIA_PARTITION))
-
-
 @dataclass(frozen=True, slots=True)
 class Placeholder:
     """The node, file, directory or line of one device. It is another one only if its `node` is."""
@@ -117,7 +112,12 @@ class Placeholders(HostFiles[str, Placeholder]):
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         named = _placeholders(plan.observed.previous.advertised, plan.observed.previous.pools)
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
-        return [device for device in left if device in named or any(_may_be_of(device, each) for each in ids)]
+        kept = []
+        for device in left:
+            of_partitions = (f"{device}-", _NVIDIA_PARTITION)  # the beginnings of ids that its partitions may have
+            if device in named or device in ids or any(each.startswith(of_partitions) for each in ids):
+                kept.append(device)
+        return kept
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         del plan

@@ -180,16 +180,12 @@ def chosen_layouts(
         _warn_of_misfits(layouts, file, report.at("file"))
     if wrong := names.key_problem(choice.state_label):
         report.error("fromLabel", f"there is no label for the state of the layout: {wrong}", "use a shorter label")
-    if choice.default:
-        _check_default(choice.default, layouts, report.at("default"))
+    name = choice.default
+    if name and name not in layouts:
+        report.error("default", f"unknown layout {name!r}", listed(layouts, nearest(name, layouts), lead="known:"))
+    elif name and (refusal := layouts[name].refusal):
+        report.error("default", f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
     return choice.among(layouts)
-
-
-def _check_default(name: str, layouts: Mapping[str, NamedLayout], report: ProblemReport) -> None:
-    if name not in layouts:
-        report.error((), f"unknown layout {name!r}", listed(layouts, nearest(name, layouts), lead="known:"))
-    elif refusal := layouts[name].refusal:
-        report.error((), f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
 
 
 def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, report: ProblemReport) -> None:

@@ -121,11 +121,12 @@ def amd_labels(gpus: Sequence[Hardware]) -> dict[str, str]:
             units += ((each.memory, {**gpu.attributes, **each.attributes}) for each in gpu.parts)
     attributes = [own for _, own in units]
     compute_units = [own.get("computeUnits", "") for own in attributes]
+    products = [own.get("product") or own.get("model", "") for own in attributes]
     values: dict[str, str] = {}
     for kind, texts in {
         "family": [own.get("family", "") for own in attributes],
         "device-id": [gpu.pci("pciDeviceId") for gpu in gpus],
-        "product-name": [_amd_product(own) for own in attributes],
+        "product-name": [product.strip().translate(_PRODUCT) for product in products],
         # Whole MiB, rounded to GiB; half a GiB is rounded up.
         "vram": [f"{(memory // _MIB + 512) // 1024}G" if memory else "" for memory, _ in units],
         "simd-count": [str(int(each) * _SIMDS) if each.isdecimal() else "" for each in compute_units],
@@ -137,10 +138,6 @@ def amd_labels(gpus: Sequence[Hardware]) -> dict[str, str]:
         if key in known:
             values[f"{_PLAIN}.{kind}"] = known[key]
     return values | _partitioning(gpus)
-
-
-def _amd_product(attributes: Mapping[str, str]) -> str:
-    return (attributes.get("product") or attributes.get("model", "")).strip().translate(_PRODUCT)
 
 
 def _counted(kind: str, texts: Iterable[str]) -> dict[str, str]:

@@ -56,12 +56,13 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, proble
     if not gpus:
         return values
     known = gpus[0].attributes
+    classes = {gpu.pci("pciClass") if "pciClass" in gpu.attributes else _COMPUTE for gpu in gpus}
     is_mps = spec.sharing is not None and spec.sharing.kind is SharingKind.MPS
     values |= {
         "nvidia.com/gpu.machine": sanitised(known.get("machine", "") or machine.product.strip() or _UNKNOWN_MACHINE),
         "nvidia.com/mig.capable": str(any(gpu.entry.geometry is not None for gpu in gpus)).lower(),
         "nvidia.com/mps.capable": str(is_mps and all(gpu.parts is None for gpu in gpus)).lower(),
-        "nvidia.com/gpu.mode": _mode(gpus),
+        "nvidia.com/gpu.mode": _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown",
         **_versions(gpus[0], problems),
         **_clique(gpus),
         **_whole(spec, gpus, problems),
@@ -80,11 +81,6 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, proble
 def sanitised(text: str) -> str:
     """The text without characters that labels cannot have, its words joined by dashes."""
     return "-".join(_NOT_ALLOWED.sub("", text).split())
-
-
-def _mode(gpus: Iterable[Hardware]) -> str:
-    classes = {gpu.pci("pciClass") if "pciClass" in gpu.attributes else _COMPUTE for gpu in gpus}
-    return _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"
 
 
 def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
