@@ -55,6 +55,8 @@ def recognized(text: str, name: str = "<text>") -> str:
 
 def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
     """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
+    if options.preset:
+        config.load_preset(options.preset)  # an unknown one is an error
     found = sources(text, name)
     form = FORMS[options.form] if options.form else _form_of(found)
     if form is None:

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from .. import config
 from ..config.partitions import GpuConfig, refusal_of
-from ..errors import ConfigError
 from ..model.problem import show
 from ..model.section import keys_of
 from .draft import Draft, Item, listed, mapping
@@ -73,9 +72,10 @@ def _complete(draft: Draft, configs: Configs, preset: str, options: ImportOption
     if not (options.preset and options.count):
         guess = f"mig-parted does not name the GPUs; {count} {preset} are assumed; --preset and --count set them"
         draft.note("", guess)
+    pci_id = config.load_preset(preset).attributes.get("pciDeviceId", "")
     layouts: list[Partitions] = [None] * count
     for where, each in configs.items():
-        if not each.is_for(_pci_id(preset)):
+        if not each.is_for(pci_id):
             draft.note(f"{where}.device-filter", f"does not select {preset}, so this item changes nothing")
             continue
         parts = {name: number for name, number in (each.mig_devices or {}).items() if number}
@@ -100,16 +100,6 @@ def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]
             indices = f"{start}-{end - 1}" if end > start + 1 else f"{start}"
             yield "all" if end - start == len(layouts) else indices, {**layout}
         start = end
-
-
-# --- the model -------------------------------------------------------------------------------------------------------
-
-
-def _pci_id(preset: str) -> str:
-    try:
-        return config.load_preset(preset).attributes.get("pciDeviceId", "")
-    except ConfigError:
-        return ""  # the check of the file reports an unknown preset
 
 
 def _model(configs: Collection[GpuConfig]) -> str:

@@ -276,6 +276,12 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.maker
 
 
+@pytest.mark.parametrize("text", [MIG, POOLS, NVIDIA])
+def test_an_unknown_preset_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="unknown preset 'a100'; did you mean"):
+        imported(text, "f", ImportOptions(preset="a100"))
+
+
 def test_configurations_of_mig_parted() -> None:
     text = """
 version: v1
