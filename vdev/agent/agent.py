@@ -92,15 +92,7 @@ class Agent:
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, self.retrier, on_change=self.pending.add)
         self.tools = self.telemetry.tools
-        self.dra = DraDrivers(
-            options,
-            self.node_api.access,
-            self.retrier,
-            self.metrics,
-            wake=self._claims_changed,
-            renew=self.placeholders.renew,
-            faults=self.faults.engine,
-        )
+        self.dra = DraDrivers(self)
         self.layouts = NodeLayouts(self)
         self.appliers: tuple[Applier, ...] = (
             self.placeholders,
@@ -152,7 +144,8 @@ class Agent:
             active_rules=self.faults.active_rules,
         )
 
-    def _claims_changed(self) -> None:
+    def on_claims(self) -> None:
+        """Follow a change of a driver's prepared claims or problems."""
         self.pending.add()
         self.holders.ask_soon()  # only the kubelet knows which pods have claims
 

@@ -2,23 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from ..agent.applier import Applier
-from ..agent.options import Options
-from ..agent.retry import Retrier
 from ..aio.tasks import cancel_and_wait
-from ..faults.engine import Engine
 from ..kube.informer import Informer
 from ..kube.objects import RESOURCE_SLICES
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
-from ..node.api_applier import NodeAccess
-from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
 from .checkpoint import CHECKPOINT, Places, Prepared, recorded_claims
 from .claim import PreparedClaim
@@ -27,6 +22,7 @@ from .published_devices import DraDevice, Record, empty_pool
 from .slice_applier import ResourceSlices
 
 if TYPE_CHECKING:
+    from ..agent.agent import Agent
     from .driver import DraDriver
 
 
@@ -34,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class DraDrivers(Applier):
-    """The drivers of one node. `wake` is called when prepared claims or problems have changed.
+    """The drivers of one node.
 
     A driver with prepared claims is served until the last of them is unprepared, even if an earlier process prepared
     them, because their pods cannot end before that. No request is sent to the API server before the first driver.
@@ -42,37 +38,24 @@ class DraDrivers(Applier):
 
     name = "serving DRA"
 
-    def __init__(
-        self,
-        options: Options,
-        access: NodeAccess,
-        retrier: Retrier,
-        metrics: Metrics,
-        *,
-        wake: Callable[[], None],
-        renew: Callable[[str], None],
-        faults: Engine,
-    ) -> None:
-        self._options = options
-        self._api = access.api
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._options = agent.options
         self._group: asyncio.TaskGroup | None = None
         self._begun = asyncio.Event()  # set when the first driver exists
-        self._retrier = retrier
-        self._metrics = metrics
-        self._wake = wake
-        self._renew = renew
-        self._faults = faults
+        self._retrier = agent.retrier
+        self._metrics = agent.metrics
         self._recorded: dict[str, Prepared] = {}  # the claims of drivers that do not run yet
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._following = Informer(
-            access.api,
+            agent.node_api.api,
             RESOURCE_SLICES,
-            fields=f"spec.nodeName={options.node}",
+            fields=f"spec.nodeName={agent.options.node}",
             keep=lambda document: document,
             on_change=lambda _old, _new: self.slices.look(),
         )
-        self.slices = ResourceSlices(access, self._following, self._following.seen, faults)
+        self.slices = ResourceSlices(agent.node_api.access, self._following, self._following.seen, agent.faults.engine)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -105,7 +88,7 @@ class DraDrivers(Applier):
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # imported late: nodes without DRA do not need its gRPC messages
 
-        options = self._options
+        agent, options = self._agent, self._options
         places = Places(
             driver=name,
             kubelet_dir=options.plugin_dir.parent,
@@ -115,12 +98,12 @@ class DraDrivers(Applier):
         driver = self._drivers[name] = DraDriver(
             places,
             node=options.node,
-            api=self._api,
-            on_change=self._wake,
-            renew=self._renew,
-            metrics=self._metrics,
-            faults=self._faults,
-            retrier=self._retrier,
+            api=agent.node_api.api,
+            on_change=agent.on_claims,
+            renew=agent.placeholders.renew,
+            metrics=agent.metrics,
+            faults=agent.faults.engine,
+            retrier=agent.retrier,
             timing=options.timing,
             prepared=self._recorded.pop(name, {}),
         )
