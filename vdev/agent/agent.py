@@ -81,7 +81,7 @@ class Agent:
             on_granted=lambda keys: self.holders.note_allocated(keys),
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
-        self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
+        self.node_api = NodeApi(self)
         chooser = FileChooser(options, self.node_api.object, self.state, reload=self.reload)
         self.config = ConfigSource(options, self.metrics, chooser)
         self.health = HealthMonitor(options.host, self.metrics, clock, on_change=self.pending.add)

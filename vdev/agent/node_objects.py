@@ -7,7 +7,7 @@ and then. No request is sent before something needs the Node.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -19,13 +19,14 @@ from ..kube.errors import Denied, Throttled, Unconfigured, Unreachable
 from ..kube.informer import Informer
 from ..kube.objects import NODES, metadata_of
 from ..model.problem import listed
-from ..node.api_applier import FaultRules, NodeAccess, injected
+from ..node.api_applier import NodeAccess, injected
 from ..node.event_applier import NodeEvents
-from ..node.events import Situation
 from ..node.label_applier import FeaturesFile, NodeLabels
 from ..node.status_applier import NodeStatus
 from .applier import Applier
-from .options import Options
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -151,24 +152,19 @@ class NodeObject:
 
 
 class NodeApi:
-    """The Node of one agent: `object` is its state in the API server, and `access` is for writes.
+    """The Node of one agent: `object` is its state in the API server, and `access` is for writes."""
 
-    `situation` returns what Events report besides the plan, `faults` may answer instead of the server, and `retry_now`
-    is called when the server answers again.
-    """
-
-    def __init__(
-        self, options: Options, situation: Callable[[], Situation], faults: FaultRules, retry_now: Callable[[], None]
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
+        options = agent.options
         node, timing, server = options.node, options.timing, options.api_server
-        fault = functools.partial(injected, faults)
+        fault = functools.partial(injected, agent.faults.engine.on_api)
         self.api = Api(server, timing=timing, fault=fault)
-        self.object = NodeObject(node, self.api, timing=timing, on_heard=retry_now)
+        self.object = NodeObject(node, self.api, timing=timing, on_heard=agent.retrier.retry_now)
         self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)
         self._features = FeaturesFile(options.features_dir)
         self._status = NodeStatus(access)
-        self.events = NodeEvents(access, situation)
+        self.events = NodeEvents(access, agent.situation)
         self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self.events)
         self._server = server.where if server else ""
 

@@ -55,7 +55,9 @@ class DraDrivers(Applier):
             keep=lambda document: document,
             on_change=lambda _old, _new: self.slices.look(),
         )
-        self.slices = ResourceSlices(agent.node_api.access, self._following, self._following.seen, agent.faults.engine)
+        self.slices: ResourceSlices = ResourceSlices(
+            agent.node_api.access, self._following, self._following.seen, agent.faults.engine
+        )
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
