@@ -73,11 +73,10 @@ class FaultControl:
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""
         await self.store.scan()
-        files = self.engine.files
-        there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
-        for name, file in files.items():
-            if self.engine.files.get(name) == file:  # else it was cleared in the meantime
-                self.engine.saw_file(name, exists=there[name])
+        waiting = [(run, file) for run in self.engine.runs.values() if (file := run.rule.on_file)]
+        there = await asyncio.to_thread(lambda: [os.path.exists(file) for _, file in waiting])
+        for (run, _), exists in zip(waiting, there, strict=True):
+            self.engine.saw_file(run, exists=exists)
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """Return the faults of CDI files, by file name."""

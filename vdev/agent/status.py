@@ -81,29 +81,25 @@ def not_ready(agent: "Agent") -> list[str]:
     ResourceSlices are published; if containers can get the devices; and if the files have been good at least once. In
     stand-by only the files matter, because another agent serves the node.
     """
+    missing = []
+    if agent.config.status.kept_at:
+        why = agent.config.status.summary
+        missing.append(f"the configuration is bad since the start, and the last good one is used: {why}")
     if stand_by(agent):
-        return _bad_since_the_start(agent)
+        return missing
     if not agent.lists.running or not agent.reconciler.published:
         return [agent.lock.trouble or "starting", *map(str, agent.retrier.problems)]
-    services = agent.lists.services.values()
-    missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
-    if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
+    services, node_api = agent.lists.services.values(), agent.node_api.document()
+    missing += [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    if agent.reconciler.spec.node.status and not node_api["status"]["written"]:
         missing.append("the Node's status does not have the resources yet")
-    node_api = agent.node_api.document()
     trouble = node_api["problem"] if node_api["apiServer"] else "no API server is known"
     why = f": {trouble}" if trouble else ""
     missing += [
         f"the ResourceSlices of {driver} are not published{why}"
         for driver in sorted(agent.reconciler.base.claimable.keys() - agent.dra.slices.published.keys())
     ]
-    return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
-
-
-def _bad_since_the_start(agent: "Agent") -> list[str]:
-    reload = agent.config.status
-    if not reload.kept_at:
-        return []
-    return [f"the configuration is bad since the start, and the last good one is used: {reload.summary}"]
+    return [*missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 
 def _why(service: ResourceService) -> str:

@@ -257,18 +257,13 @@ class Engine:
         return None
 
     @property
-    def files(self) -> Mapping[str, str]:
-        """The files that rules wait for, by rule."""
-        return {name: run.rule.on_file for name, run in self.runs.items() if run.rule.on_file}
-
-    @property
     def has_unseen_files(self) -> bool:
         """Whether a rule waits for a file that has not been checked yet."""
         return any(run.file_exists is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
-    def saw_file(self, name: str, *, exists: bool) -> None:
+    def saw_file(self, run: RuleRun, *, exists: bool) -> None:
         """Note whether the file that a rule waits for exists."""
-        run, now = self.runs[name], self.clock.now()
+        now = self.clock.now()
         before, run.file_exists = bool(run.file_exists), exists
         if exists == before:
             return
