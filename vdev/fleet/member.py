@@ -94,10 +94,6 @@ class Member:
         """The devices that pods use through claims."""
         return tuple(use for use in self.claim_uses if use.pod)
 
-    def relabel(self) -> None:
-        """Pass the labels of the Node, and those of the plan, to the fault rules."""
-        self.engine.relabel({**self.node.labels, **(self.plan.labels if self.plan else {})})
-
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
@@ -160,7 +156,7 @@ class Member:
             ),
             self._intervals,
         )
-        self.relabel()
+        self.engine.relabel({**self.node.labels, **self.plan.labels})
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
         due, wait = delayed(self.plan, self.delays, self._age())
