@@ -233,7 +233,7 @@ class Kubelet:
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
         record = self._store.add(spec, affinity, waits_for_devices=wait_for_devices)
-        self._scheduler.bind(record)
+        await self._scheduler.bind(record)
         await self._pods_known()
         await self._sync(record)
         return record.status()
@@ -256,7 +256,7 @@ class Kubelet:
         if claims and self._process is not None:
             await self._process.workers.end_deleted(record)
         elif claims:
-            self._scheduler.release(record.spec)
+            await self._scheduler.release(record.spec)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """End all containers of the pod; `phase` is Succeeded or Failed."""

@@ -39,6 +39,8 @@ class PodScheduler:
         self._store = settings.pods
         self._status = settings.status
         self._journal = settings.pods.journal
+        # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
+        self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
@@ -50,30 +52,38 @@ class PodScheduler:
             self._changed.clear()
             self._journal.find(check_pools(self._own_slices()))
             for pod in [each for each in self._store.records.values() if each.waits]:
-                self.bind(pod)
+                await self.bind(pod)
                 if pod.bound:
                     bound(pod)
 
-    def bind(self, pod: PodRecord) -> None:
-        """Bind a waiting pod, if the node has its devices and its claims can be allocated now.
+    async def bind(self, pod: PodRecord) -> None:
+        """Bind a pod if it still waits, and if its claims can be allocated now.
 
         For a pod that names its node, claims are created from templates, but nothing is allocated.
         """
-        try:
-            claims, extended = (self._claims(pod.spec), None) if pod.spec.node else self._schedule(pod)
-        except (UnschedulableError, Refused) as error:
-            unschedulable = isinstance(error, UnschedulableError)
-            why = f"0/1 nodes are available: {error}." if unschedulable else str(error)
-            if pod.message != why:
-                self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
-            pod.reason, pod.message = "Unschedulable", why
-            self._store.note(pod)
-            return
-        pod.claims, pod.extended = claims, extended
-        pod.bound, pod.reason, pod.message = True, "", ""
-        if extended is not None:
-            served = {(container, resource) for container, resource, _ in extended.mappings}
-            pod.spec = _without(pod.spec, served)
+        async with self._lock:
+            if not pod.waits:
+                return
+            try:
+                if pod.spec.node:
+                    claims, extended = self._claims(pod.spec), None
+                else:
+                    claims, extended = await self._schedule(pod)
+            except (UnschedulableError, Refused) as error:
+                unschedulable = isinstance(error, UnschedulableError)
+                why = f"0/1 nodes are available: {error}." if unschedulable else str(error)
+                if pod.message != why:
+                    self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
+                pod.reason, pod.message = "Unschedulable", why
+                self._store.note(pod)
+                return
+            if not pod.waits:
+                return  # it was deleted during the allocation, and its claims will be released
+            pod.claims, pod.extended = claims, extended
+            pod.bound, pod.reason, pod.message = True, "", ""
+            if extended is not None:
+                served = {(container, resource) for container, resource, _ in extended.mappings}
+                pod.spec = _without(pod.spec, served)
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +112,7 @@ class PodScheduler:
         created = self._objects.add(_CLAIM, {"metadata": metadata, "spec": spec})
         return str(created["metadata"]["name"])
 
-    def _schedule(self, record: PodRecord) -> tuple[dict[str, str], ExtendedClaim | None]:
+    async def _schedule(self, record: PodRecord) -> tuple[dict[str, str], ExtendedClaim | None]:
         """Allocate and reserve the claims of a pod for which the node has enough devices. Raises UnschedulableError."""
         pod = record.spec
         limits = self._limits(pod)
@@ -117,7 +127,7 @@ class PodScheduler:
         names = self._claims(pod)
         claims = [self._claim(pod, name) for name in dict.fromkeys(names.values())]
         unallocated = [each for each in claims if not (each.get("status") or {}).get("allocation")]
-        extended = self._allocate(unallocated, pod, limits)
+        extended = await self._allocate(unallocated, pod, limits)
         for name in dict.fromkeys([*names.values(), *([extended.name] if extended else [])]):
             self._objects.edit(_CLAIM, pod.namespace, name, lambda claim: _reserve(claim, pod))
         return names, extended
@@ -130,7 +140,7 @@ class PodScheduler:
             raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
         return claim
 
-    def _allocate(self, claims: list[Document], pod: PodSpec, limits: _Limits) -> ExtendedClaim | None:
+    async def _allocate(self, claims: list[Document], pod: PodSpec, limits: _Limits) -> ExtendedClaim | None:
         """Allocate claims, and create and allocate the claim for extended resources; all or none."""
         wanted = list(claims)
         if limits:
@@ -142,7 +152,7 @@ class PodScheduler:
         classes = {each["metadata"]["name"]: each for each in self._objects.all(_CLASS)}
         others = self._objects.all(_CLAIM)
         allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
-        allocations = allocator.allocate(wanted, self._node)
+        allocations = await asyncio.to_thread(allocator.allocate, wanted, self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
         if not limits:
@@ -181,18 +191,19 @@ class PodScheduler:
                     found[container.name, resource] = request
         return found
 
-    def release(self, pod: PodSpec) -> None:
+    async def release(self, pod: PodSpec) -> None:
         """Delete the claims that belong to a pod, and end its use of others; unused claims are deallocated."""
-        for claim in self._objects.all(_CLAIM):
-            name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
-            users = (claim.get("status") or {}).get("reservedFor") or []
-            if _is_owned(claim, pod):
-                self._objects.delete(_CLAIM, namespace, name)
-            elif any(each["uid"] == pod.uid for each in users):
-                self._objects.edit(_CLAIM, namespace, name, lambda each: _release(each, pod))
-            else:
-                continue
-            self._journal.note_claim(f"{namespace}/{name}", "released")
+        async with self._lock:
+            for claim in self._objects.all(_CLAIM):
+                name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
+                users = (claim.get("status") or {}).get("reservedFor") or []
+                if _is_owned(claim, pod):
+                    self._objects.delete(_CLAIM, namespace, name)
+                elif any(each["uid"] == pod.uid for each in users):
+                    self._objects.edit(_CLAIM, namespace, name, lambda each: _release(each, pod))
+                else:
+                    continue
+                self._journal.note_claim(f"{namespace}/{name}", "released")
 
     # --- slices -------------------------------------------------------------------------------------------------------
 

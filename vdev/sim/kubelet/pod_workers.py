@@ -201,7 +201,7 @@ class PodWorkers:
             return
         try:
             await self._unprepare(pod)
-            self._scheduler.release(pod.spec)
+            await self._scheduler.release(pod.spec)
         except ClaimsError as error:
             if pod.terminating:
                 pod.message = str(error)
@@ -215,7 +215,7 @@ class PodWorkers:
     async def end_deleted(self, pod: PodRecord) -> None:
         """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
         try:
-            self._scheduler.release(pod.spec)
+            await self._scheduler.release(pod.spec)
             await self._unprepare(pod)
         except ClaimsError:
             self._journal.changed()  # the claim manager's next look for deleted pods tries again
