@@ -92,7 +92,7 @@ def _result(given: Mapping[str, Any]) -> AllocationResult:
 
 def _config(given: Mapping[str, Any]) -> OpaqueConfig:
     return OpaqueConfig(
-        where="the device class" if given["source"] == "FromClass" else "the claim",
+        where=f"the configuration of the {'device class' if given['source'] == 'FromClass' else 'claim'}",
         requests=tuple(given.get("requests") or ()),
         parameters=given["opaque"].get("parameters"),
     )

@@ -138,30 +138,26 @@ def settings_of(
         if config.requests:
             what = "a partition" if device.is_partition else "a whole device"
             raise AllocationError(
-                f"{_where(config)}: {decoded.kind} is not for request {result.request}, which got {what}"
+                f"{config.where}: {decoded.kind} is not for request {result.request}, which got {what}"
             )
     return EMPTY, None
-
-
-def _where(config: OpaqueConfig) -> str:
-    return f"the configuration of {config.where}"
 
 
 def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
     given = config.parameters
     if not isinstance(given, Mapping):
         raise AllocationError(
-            f"{_where(config)} is not an object; it needs apiVersion and kind, such as {OURS} DeviceConfig"
+            f"{config.where} is not an object; it needs apiVersion and kind, such as {OURS} DeviceConfig"
         )
     written = (given.get("apiVersion"), given.get("kind"))
     kind = next((kind for known, kind in _KINDS.items() if known == written), None)
     if kind is None:
         known = ", ".join(" ".join(each) for each in _KINDS)
-        raise AllocationError(f"{_where(config)} is of an unknown kind, {written[0]} {written[1]}; known are {known}")
+        raise AllocationError(f"{config.where} is of an unknown kind, {written[0]} {written[1]}; known are {known}")
     try:
         return kind.model_validate(given)
     except ValidationError as wrong:
-        raise AllocationError(f"{_where(config)}: {_first_of(wrong)}") from wrong
+        raise AllocationError(f"{config.where}: {_first_of(wrong)}") from wrong
 
 
 def _first_of(wrong: ValidationError) -> str:
