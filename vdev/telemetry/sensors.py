@@ -12,13 +12,11 @@ from dataclasses import replace
 from ..faults.effects import SensorFault
 from ..model.device import Device, base_id, grouped
 from ..model.entry import Entry
-from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Range, SmiTool
+from ..model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool
 from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .simulation import DeviceInfo, Load, MeasuredDevice, SimulatedDevice
-
-_POD_LOAD_PERIOD = 10.0  # seconds from one level to the next within the range that pods ask for
 
 
 class Sensors:
@@ -140,23 +138,15 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Ra
     """The sum of these pods' loads; all pods without a load annotation together add the load of the entry once."""
     if not (pods or spec.always):
         return Load(seed=seed)
-    pattern, period, gpu = spec.pattern, spec.seconds, spec.gpu_load
     asked = [pod_loads[pod] for pod in pods if pod in pod_loads]
     if asked:
         if len(asked) < len(pods):
             asked.append(spec.gpu_load)
         gpu = Range(min(100.0, sum(each.low for each in asked)), min(100.0, sum(each.high for each in asked)))
-        pattern, period = (LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY), _POD_LOAD_PERIOD
-    return Load(
-        pattern=pattern,
-        period=period,
-        gpu=gpu,
-        memory=spec.memory_load,
-        encoder=spec.encoder or NOTHING,
-        decoder=spec.decoder or NOTHING,
-        since=since,
-        seed=seed,
-    )
+        pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
+        new = {"pattern": pattern, "period": None, "gpu": gpu, "memory": spec.memory_load}
+        spec = spec.model_copy(update=new)
+    return Load(spec=spec, since=since, seed=seed)
 
 
 def _numbers(plan: DesiredState, measured: Mapping[str, Entry]) -> dict[str, tuple[int, int]]:

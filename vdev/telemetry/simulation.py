@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..faults.effects import HardwareErrorsFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN, Geometry
-from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, SmiTool, percents
+from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, PhysicsModel, Range, SmiTool, percents
 from ..planning.in_use import Use
 
 _HUNDRED = 100.0
@@ -28,14 +28,9 @@ def parse_load(text: str) -> Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A load pattern with its ranges, in percent."""
+    """The load of a device over time, as an entry configures it."""
 
-    pattern: LoadPattern = LoadPattern.IDLE
-    period: float = 10.0  # seconds
-    gpu: Range = NOTHING
-    memory: Range = NOTHING
-    encoder: Range = NOTHING
-    decoder: Range = NOTHING
+    spec: EntryTelemetry = EntryTelemetry(pattern=LoadPattern.IDLE)
     since: float = 0.0  # when a ramp begins
     seed: str = ""  # differs from device to device, so that equal patterns give different loads
 
@@ -54,10 +49,11 @@ IDLE = Levels()
 
 def levels(load: Load, at: float) -> Levels:
     """Return the load at this time; all levels are at the same point of their ranges."""
-    if load.pattern is LoadPattern.IDLE:
+    spec = load.spec
+    if spec.pattern is LoadPattern.IDLE:
         return IDLE
     point = _point(load, at)
-    ranges = (load.gpu, load.memory, load.encoder, load.decoder)
+    ranges = (spec.gpu_load, spec.memory_load, spec.encoder or NOTHING, spec.decoder or NOTHING)
     return Levels(*(each.low + (each.high - each.low) * point for each in ranges))
 
 
@@ -69,23 +65,23 @@ def draw(seed: str, name: object) -> float:
 
 def _point(load: Load, at: float) -> float:
     """The position of the load in its range, from 0 (low end) to 1 (high end)."""
-    match load.pattern:
+    match load.spec.pattern:
         case LoadPattern.STEADY:
             return draw(load.seed, "steady")
         case LoadPattern.BUSY:
-            return draw(load.seed, math.floor(at / load.period))
+            return draw(load.seed, math.floor(at / load.spec.seconds))
         case LoadPattern.BURST:
             return math.floor(2 * _phase(load, at))  # 0 in the first half of the period, then 1
         case LoadPattern.WAVE:
             return 0.5 - 0.5 * math.cos(math.tau * _phase(load, at))
         case LoadPattern.RAMP:
-            return min(1.0, max(0.0, (at - load.since) / load.period))
+            return min(1.0, max(0.0, (at - load.since) / load.spec.seconds))
     return 0.0
 
 
 def _phase(load: Load, at: float) -> float:
     """The completed fraction of the current period. It differs from device to device."""
-    return (at / load.period + draw(load.seed, "phase")) % 1
+    return (at / load.spec.seconds + draw(load.seed, "phase")) % 1
 
 
 class Throttle(IntFlag):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.model.telemetry import LoadPattern, Range
+from vdev.model.telemetry import EntryTelemetry, LoadPattern, Range
 from vdev.telemetry.simulation import Load, levels, parse_load
 
 
@@ -35,12 +35,14 @@ def test_invalid_loads(subtests):
 )
 def test_a_load_stays_in_its_range(pattern, ends, period, at, seed):
     low, high = ends if pattern is not LoadPattern.IDLE else (0, 0)
-    load = Load(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends), seed=seed)
+    spec = EntryTelemetry.model_construct(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends))
+    load = Load(spec=spec, seed=seed)
     assert low - 1e-9 <= levels(load, at).gpu == levels(load, at).memory <= high + 1e-9
 
 
 def run(pattern, seed="a", *, count=20, period=10.0):
-    load = Load(pattern=pattern, period=period, gpu=Range(0, 100), seed=seed)
+    spec = EntryTelemetry.model_construct(pattern=pattern, period=period, gpu=Range(0, 100))
+    load = Load(spec=spec, seed=seed)
     return [levels(load, 5.0 * number).gpu for number in range(count)]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.model.device import Device, RawDevice
 from vdev.model.geometry import Geometry
-from vdev.model.telemetry import LoadPattern, PhysicsModel, Range
+from vdev.model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Range
 from vdev.telemetry.simulation import DeviceInfo, Load, SimulatedDevice, Throttle
 
 MIB = 2**20
@@ -30,14 +30,13 @@ def ranges(draw):
 
 @st.composite
 def loads(draw):
-    return Load(
+    spec = EntryTelemetry.model_construct(
         pattern=draw(st.sampled_from(LoadPattern)),
         period=draw(st.floats(0.5, 3600)),
         gpu=draw(ranges()),
         memory=draw(ranges()),
-        since=draw(st.floats(0, 1e4)),
-        seed=draw(st.text(max_size=3)),
     )
+    return Load(spec=spec, since=draw(st.floats(0, 1e4)), seed=draw(st.text(max_size=3)))
 
 
 @st.composite
@@ -117,7 +116,8 @@ def test_throttling_follows_temperature(past):
 
 
 def plain(percent=0, **changes):
-    load = Load(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
+    spec = EntryTelemetry.model_construct(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
+    load = Load(spec=spec)
     return {"parts": (replace(GPU, load=load),), **changes}
 
 
@@ -125,7 +125,8 @@ def test_energy_follows_power():
     """Energy is power times time; with frequent reads, the energy of a wave is that of its mean."""
     steady = SimulatedDevice(**plain(100))
     assert steady.read(60.0).energy_mj == 400 * 60 * 1000
-    load = Load(pattern=LoadPattern.WAVE, period=60, gpu=Range(0, 100))
+    spec = EntryTelemetry.model_construct(pattern=LoadPattern.WAVE, period=60.0, gpu=Range(0, 100))
+    load = Load(spec=spec)
     wave = SimulatedDevice(parts=(replace(GPU, load=load),))
     for at in range(0, 601, 5):
         wave.read(at)
