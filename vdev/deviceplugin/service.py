@@ -45,10 +45,6 @@ class ServiceState(StrEnum):
     STOPPED = "stopped"
 
 
-class _HeldBack(Exception):
-    """A fault rule prevents the registration."""
-
-
 def _spoil(path: Path, *, replace: bool) -> None:
     if not replace:
         path.unlink(missing_ok=True)
@@ -153,9 +149,8 @@ class ResourceService:
             await self._until_dropped(server)
             if self._clock.now() - since >= self._intervals.steady:
                 self._attempt = 0
-        except (_HeldBack, RegistrationRefused) as final:
-            is_refused = isinstance(final, RegistrationRefused)
-            self._become(ServiceState.REFUSED if is_refused else ServiceState.WAITING, str(final))
+        except RegistrationRefused as refused:
+            self._become(ServiceState.REFUSED, str(refused))
             self._attempt = 0
             await self._sleep(None)
         except SocketError as failed:
@@ -209,7 +204,8 @@ class ResourceService:
             return
         rule, fault = self._faults.on_register(self.name) or ("", _NO_FAULT)
         if fault.never:
-            raise _HeldBack(f"held back by the fault {rule!r}")
+            self._become(ServiceState.WAITING, f"held back by the fault {rule!r}")
+            return
         for _ in range(2 if fault.twice else 1):
             await registration.register(
                 self._kubelet.socket,
@@ -230,8 +226,9 @@ class ResourceService:
         while True:
             self._wake.clear()
             is_other_kubelet = self._kubelet.generation != self._generation
-            if self._renew or is_other_kubelet or not server.owns_socket():
-                log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
+            may_register_now = self.state is ServiceState.WAITING and self._faults_changed
+            if self._renew or is_other_kubelet or may_register_now or not server.owns_socket():
+                log.info("options, socket, faults or kubelet changed; serving and registering anew", resource=self.name)
                 return
             left = None
             if self.state is ServiceState.REGISTERED and not servicer.streams_opened:

@@ -146,7 +146,7 @@ class NodeFinder:
     tree: SysTree
     findings: Findings
 
-    def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
+    def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str]) -> RawDevice:
         """The raw device at a sysfs directory.
 
         It owns its node; if it has none, the nodes of its children; if they have none, its place in sysfs. It is
@@ -159,7 +159,7 @@ class NodeFinder:
         facts_found = dict(attributes)
         lacking = ""
         for subsystem in self.source.children:
-            nodes, names = self._child(directory, subsystem, bus)
+            nodes, names = self._child(directory, subsystem)
             wanted += nodes
             if names:
                 facts_found[subsystem] = ",".join(names)
@@ -215,11 +215,12 @@ class NodeFinder:
             return ""
         return f"{name} has no device node; give children or container, so that a pod gets something"
 
-    def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
+    def _child(self, directory: str, subsystem: str) -> tuple[list[str], list[str]]:
         """The nodes and names of the devices of a child subsystem below the device."""
         if subsystem == "vfio":
             group = self.tree.text(directory, "iommu_group")
             return ([f"/dev/vfio/{group}", _GROUP_OWNER], [group]) if group else ([], [])
+        bus = "usb" if isinstance(self.source, Usb) else self.source.bus or ""
         devices = self.tree.children(directory, subsystem, bus=bus)
         nodes = [node for device in devices if (node := self.tree.node(device))]
         if subsystem == "net":  # an interface has a name and no node
@@ -256,7 +257,7 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
     finder = NodeFinder(entry, source, host, tree, findings)
     ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
     devices = tuple(
-        finder.device(device_id, index, directory, _attributes(tree, source, name, directory), source.bus or "")
+        finder.device(device_id, index, directory, _attributes(tree, source, name, directory))
         for device_id, index, (name, directory) in zip(ids, numbering.assign(ids), matched, strict=True)
     )
     if "vfio" in source.children:

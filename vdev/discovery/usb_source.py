@@ -45,8 +45,7 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
-            finders[place].device(device_id, index, each.directory, _attributes(tree, each), "usb")
-            for place, each in members
+            finders[place].device(device_id, index, each.directory, _attributes(tree, each)) for place, each in members
         ]
         return _joined(parts)
 

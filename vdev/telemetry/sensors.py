@@ -6,10 +6,9 @@ read at any time after that. The counters of a device that disappears and comes 
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ..faults.effects import SensorFault
 from ..model.device import Device, base_id, grouped
 from ..model.entry import Entry
 from ..model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool
@@ -30,9 +29,11 @@ class Sensors:
     def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
         """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`. Blocks."""
         entries = {entry.name: entry for entry in plan.observed.entries if entry.telemetry}
+        xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
+        faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
         simulated: dict[str, SimulatedDevice] = {}
         with self._lock:
-            for infos, xids, faults in _situations(plan, self._node, entries) if entries else ():
+            for infos in _device_infos(plan, self._node, entries) if entries else ():
                 raw = infos[0].device.raw
                 device = self._simulated.get(raw.id)
                 known = {each.device.id: each for each in device.parts} if device else {}
@@ -44,10 +45,15 @@ class Sensors:
                     seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
                     spec = entries[raw.entry].telemetry or EntryTelemetry()
                     parts.append(replace(info, load=_load(spec, info.pods, pod_loads, since, seed)))
-                if device is None:
-                    device = SimulatedDevice(at=at, parts=parts, xids=xids, faults=faults)
-                else:
-                    device.change(at, parts, xids, faults)
+                # The Xids and faults of the device and of its partitions.
+                ids = dict.fromkeys((raw.id, *(part.device.id for part in parts)))
+                device = device or SimulatedDevice(at=at, parts=parts)
+                device.change(
+                    at,
+                    parts,
+                    tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
+                    tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
+                )
                 simulated[raw.id] = device
             self._simulated = simulated
 
@@ -61,29 +67,8 @@ class Sensors:
         return found
 
 
-def _situations(
-    plan: DesiredState, node: str, measured: Mapping[str, Entry]
-) -> Iterator[tuple[tuple[DeviceInfo, ...], tuple[int, ...], tuple[SensorFault, ...]]]:
-    """The partitions of each device, the Xids and the other faults of both, in the order of the file."""
-    xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
-    faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
-    entries = list(measured)
-
-    def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
-        raw = infos[0].device.raw
-        return entries.index(raw.entry), raw.index
-
-    for infos in sorted(_device_infos(plan, node, measured), key=order):
-        ids = dict.fromkeys((infos[0].device.raw.id, *(each.device.id for each in infos)))
-        yield (
-            infos,
-            tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
-            tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
-        )
-
-
 def _device_infos(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[tuple[DeviceInfo, ...]]:
-    """The partitions of each whole device, or the device itself if it has none."""
+    """The partitions of each whole device, or the device itself if it has none, in the order of the file."""
     users, claimed = _users(plan, node)
     numbers_of = _numbers(plan, measured)
     found: dict[str, dict[str, DeviceInfo]] = {}
@@ -110,11 +95,18 @@ def _device_infos(plan: DesiredState, node: str, measured: Mapping[str, Entry]) 
             whole = next(iter(found[raw].values()))
             for device in partitions.values():
                 found[raw][device.id] = replace(whole, device=device, users=tuple(users.get(device.id, ())))
+    entries = list(measured)
+
+    def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
+        raw = infos[0].device.raw
+        return entries.index(raw.entry), raw.index
+
     # A device that is offered both whole and in partitions counts as partitioned as soon as a partition exists.
-    return [
+    parts = (
         tuple(each for each in infos.values() if each.device.is_partition) or tuple(infos.values())[:1]
         for infos in found.values()
-    ]
+    )
+    return sorted(parts, key=order)
 
 
 def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[Use, None]], dict[str, dict[str, Device]]]:
