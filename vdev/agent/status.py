@@ -25,7 +25,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "ready": not (missing := not_ready(agent)),
         "notReady": missing,
         "standBy": stand_by(agent),
-        "kubelet": {"socket": str(agent.link.socket), "present": agent.link.kubelet_present},
+        "kubelet": {"socket": str(agent.link.socket), "present": agent.link.identity is not None},
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
             "readable": agent.holders.readable,

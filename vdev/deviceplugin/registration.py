@@ -47,7 +47,7 @@ class KubeletSocket:
         self.generation = 0
         self.is_ours = is_ours
         self.subscribers: set[asyncio.Event] = set()
-        self._identity: Stamp | None = None
+        self.identity: Stamp | None = None  # of the kubelet's socket at the last check; None: there was no socket
         self._checking = asyncio.Lock()  # one check at a time, so that an older result cannot overwrite a newer one
 
     def new_socket_path(self, resource: str) -> Path:
@@ -55,22 +55,17 @@ class KubeletSocket:
         room = MAX_SOCKET_PATH - len(os.fsencode(self.directory.absolute())) - 1
         return self.directory / names.socket_name(resource, secrets.token_hex(6), room=room)
 
-    @property
-    def kubelet_present(self) -> bool:
-        """Whether the kubelet's socket existed at the last check."""
-        return self._identity is not None
-
     async def check(self) -> None:
         """Look at the kubelet's socket, and let the subscribers look at theirs."""
         async with self._checking:
             identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
-            if identity != self._identity:
+            if identity != self.identity:
                 if identity is None:
                     log.warning("kubelet socket vanished", socket=str(self.socket))
                 elif self.generation:
                     log.info("kubelet socket appeared", socket=str(self.socket))
                 self.generation += identity is not None
-                self._identity = identity
+                self.identity = identity
             for event in self.subscribers:
                 event.set()
 

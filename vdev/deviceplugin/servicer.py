@@ -9,6 +9,7 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -18,7 +19,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError
 from ..faults.effects import Answer, Rpc, StreamFaults
 from ..faults.engine import Engine
-from ..model.device import Key, Slot
+from ..model.device import Health, Key, Slot
 from ..observe.metrics import Metrics
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
@@ -96,17 +97,13 @@ def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> byt
 
     Protobuf appends the repeated fields of concatenated messages, so more devices are simply more bytes.
     """
-    if fault.duplicate_ids:  # with the opposite health
-        return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
+    if fault.duplicate_ids:
+        opposite = (replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in slots)
+        return right + list_response(opposite)
     if fault.oversized:
-        piece = _other(BOGUS, healthy=False)
+        piece = pb.ListAndWatchResponse(devices=[pb.Device(ID=BOGUS, health="Unhealthy")]).SerializeToString()
         return right + piece * (LIST_LIMIT // len(piece) + 1)
     raise ValueError(f"a list cannot have the fault {fault.fault!r}")
-
-
-def _other(each: str, *, healthy: bool) -> bytes:
-    device = pb.Device(ID=each, health="Healthy" if healthy else "Unhealthy")
-    return pb.ListAndWatchResponse(devices=[device]).SerializeToString()
 
 
 HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]

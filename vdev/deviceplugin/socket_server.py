@@ -86,7 +86,8 @@ class SocketServer:
             server.add_insecure_port(f"unix:{self.path}")
             async with self._clock.timeout(self._intervals.server):
                 await server.start()
-            self._inode = await asyncio.to_thread(_closed_to_others, self.path)
+            await asyncio.to_thread(self.path.chmod, 0o600)
+            self._inode = (await asyncio.to_thread(self.path.stat)).st_ino
         except (RuntimeError, OSError, TimeoutError) as failed:
             await server.stop(None)
             reason = await asyncio.to_thread(_why_not_bound, self.path, failed)
@@ -111,12 +112,6 @@ class SocketServer:
             return os.lstat(self.path).st_ino == self._inode
         except OSError:
             return False
-
-
-def _closed_to_others(path: Path) -> int:
-    """Let only its owner and root connect to a socket; return its inode."""
-    path.chmod(0o600)
-    return path.stat().st_ino
 
 
 def _why_not_bound(path: Path, failed: Exception) -> str:

@@ -14,7 +14,7 @@ this size.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, combinations
 
 from ..model.device import Slot, grouped
@@ -71,21 +71,15 @@ class Allocator:
             return []
         held = {self._raw_of[each] for each in chosen}
         free = grouped((self._raw_of[each], each) for each in sorted(usable - chosen))
-        counts = _portions(self._policy, free, self._in_raw, size - len(chosen), held, self._nearest)
+        counts = _portions(self._policy, free, self._in_raw, size - len(chosen), held, self._weights)
         for raw, count in counts.items():
             if count == len(free[raw]):  # all of its slots, as always for a whole device
                 chosen.update(free[raw])
                 continue
             units = grouped((self._unit_of[each], each) for each in free[raw])
-            for unit, portion in _portions(self._policy, units, self._in_unit, count, (), _first).items():
+            for unit, portion in _portions(self._policy, units, self._in_unit, count).items():
                 chosen.update(units[unit][:portion])
         return [self._ids[each] for each in sorted(chosen)]
-
-    def _nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> Sequence[int]:
-        """The `needed` devices of `free` that are nearest to each other and to those in `near`."""
-        if self._weights is None:
-            return free[:needed]
-        return heaviest(self._weights, free, sorted(near), needed)
 
 
 def _portions(
@@ -93,16 +87,16 @@ def _portions(
     free: Mapping[int, Sequence[int]],
     total: Mapping[int, int],
     needed: int,
-    held: Collection[int],
-    nearest: Callable[[Sequence[int], Collection[int], int], Sequence[int]],
+    held: Collection[int] = (),
+    weights: Weights | None = None,
 ) -> Mapping[int, int]:
     """The number of slots to take from each group of free slots, `needed` in total.
 
     distributed  one slot at a time from the group with the fewest slots gone; among equals, from the least picked
     packed       one group after the other, most slots gone first; among equals, as few groups as possible
 
-    If there are more equal groups than needed, `nearest` chooses those near to each other and to groups that are `held`
-    or picked.
+    If there are more equal groups than needed, those near to each other and to groups that are `held` or picked are
+    chosen; without `weights`, the first ones.
     """
     is_packed = policy is AllocationPolicy.PACKED
     picked: Counter[int] = Counter()
@@ -119,17 +113,14 @@ def _portions(
         if is_packed:
             sums = accumulate(sorted((len(free[group]) for group in equals), reverse=True))
             number = next((count for count, room in enumerate(sums, 1) if room >= needed), needed)
-        near = (set(held) | picked.keys()).difference(equals)
-        for group in sorted(nearest(equals, near, number)) if number < len(equals) else equals:
+        if weights is not None and number < len(equals):
+            near = (set(held) | picked.keys()).difference(equals)
+            equals = sorted(heaviest(weights, equals, sorted(near), number))
+        for group in equals[:number]:
             portion = min(len(free[group]), needed) if is_packed else 1
             picked[group] += portion
             needed -= portion
     return picked
-
-
-def _first(free: Sequence[int], _near: Collection[int], needed: int) -> Sequence[int]:
-    """Choose the first ones, because the partitions of one device are equally near to each other."""
-    return free[:needed]
 
 
 # --- nearness ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ def slots_of(
     block = spec.sharing
     shared: Mapping[str, SharedItem] = {}
     if block:
-        rules = _rules_for(spec, block, name, members)
+        # An item may also name the resource with its placeholders.
+        written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
+        known = {name, *(written.get(entry.name) for entry, _ in members if entry.resource == name)}
+        rules = [rule for rule in block.resources if rule.name in known]
         shared = chosen(problems, spec, name, [device for _, device in members], rules)
     for entry, device in members:
         rule = shared.get(device.id)
@@ -45,15 +48,6 @@ def slots_of(
         shared_device = replace(device, replicas=rule.replicas)
         for number in range(rule.replicas):
             yield target, entry, Slot(replica_id(device.id, number), shared_device, number, device.health)
-
-
-def _rules_for(
-    spec: Spec, block: TimeSlicing, name: str, members: Sequence[tuple[Entry, Device]]
-) -> Sequence[SharedItem]:
-    """The items of the sharing section for a resource; they may also name it with its placeholders."""
-    written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
-    names = {name, *(written.get(entry.name) for entry, _ in members if entry.resource == name)}
-    return [rule for rule in block.resources if rule.name in names]
 
 
 def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
