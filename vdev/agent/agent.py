@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.tasks import Interrupted, Interruption, acting_on, in_background
+from ..aio.tasks import acting_on, in_background, run_until
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.service import ServiceState
 from ..deviceplugin.servicer import Requests
@@ -115,7 +115,6 @@ class Agent:
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
-        self._starting = Interruption()
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +164,6 @@ class Agent:
         if self.notifier is not None:
             self.notifier.stop()
         self._stop.set()
-        self._starting.interrupt()
 
     async def run(self) -> int:
         """Start, work until stopped, shut down.
@@ -182,10 +180,7 @@ class Agent:
             if self.notifier is not None:
                 telling = self.retrier.run_forever("telling the service manager", self.notifier.run_once)
                 await stack.enter_async_context(in_background(telling, name="service manager"))
-            with contextlib.suppress(Interrupted):
-                async with self._starting:
-                    if not self._stop.is_set():
-                        await self._prepare(stack)
+            await run_until(self._stop, self._prepare(stack))
             if not self._stop.is_set():
                 await self._work()
         log.info("stopped")
@@ -212,12 +207,14 @@ class Agent:
         """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = self._follow(group)
-            with contextlib.suppress(Interrupted):
-                async with self._starting:
-                    await self.lock.take()
-                    take_over = functools.partial(self._take_over, group)
-                    await self.retrier.supervise("taking over the node", take_over)
-                    tasks += self._serve(group)
+
+            async def serve() -> None:
+                await self.lock.take()
+                take_over = functools.partial(self._take_over, group)
+                await self.retrier.supervise("taking over the node", take_over)
+                tasks.extend(self._serve(group))
+
+            await run_until(self._stop, serve())
             await self._stop.wait()
             log.info("stopping")
             for task in tasks:

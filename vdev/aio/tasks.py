@@ -6,7 +6,6 @@ import random
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from .clock import Clock
@@ -38,7 +37,7 @@ def raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel these tasks, each only once: a second cancellation would break off the end of a server."""
     running = [task for task in tasks if not task.done()]
     for task in running:
@@ -48,37 +47,15 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
         await asyncio.wait(running)
 
 
-class Interrupted(Exception):
-    """The work was interrupted."""
-
-
-class Interruption:
-    """A cancel scope for one task: the code inside `async with` raises Interrupted when `interrupt` is called.
-
-    The task itself is not cancelled.
-    """
-
-    def __init__(self) -> None:
-        self._scope: asyncio.Timeout | None = None
-
-    def interrupt(self) -> None:
-        """End the code that is inside now, if any."""
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
-
-    async def __aenter__(self) -> None:
-        self._scope = asyncio.timeout(None)  # noqa: TID251 - no time, only the way to interrupt a task
-        await self._scope.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        scope, self._scope = self._scope, None
-        assert scope is not None
-        try:
-            await scope.__aexit__(kind, error, trace)
-        except TimeoutError as timeout:  # raised by the scope itself; one from inside passes through
-            raise Interrupted from timeout
+async def run_until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Run the work in a task until it ends, or until `stop` is set, which cancels it."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait((working, stopping))
+    if not working.cancelled():
+        working.result()
 
 
 class TokenBucket:

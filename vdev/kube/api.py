@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Interrupted, Interruption
 from ..api_server import NO_SERVER, ApiServerAddress
 from ..errors import ApiServerError
 from .errors import ApiCall, Denied, Throttled, Unconfigured, Unreachable
@@ -56,7 +55,7 @@ class Api:
         self._connections = _Connections(server, timing)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = Counter[str]()  # requests by HTTP method
-        self._watches: list[Interruption] = []
+        self._watches: set[asyncio.Timeout] = set()  # each ends a watch
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
@@ -80,8 +79,9 @@ class Api:
 
     def break_watches(self) -> None:
         """End the open watches, so that they are opened again and the fault hook is called for them."""
-        for watch in tuple(self._watches):
-            watch.interrupt()
+        now = asyncio.get_running_loop().time()
+        while self._watches:
+            self._watches.pop().reschedule(now)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -137,15 +137,17 @@ class Api:
         }
         connection = await self._connections.get()
         self._raise_fault(call)
-        interruption = Interruption()
-        self._watches.append(interruption)
+        scope = asyncio.timeout(None)  # noqa: TID251 - no time, only the way to end a watch
         try:
-            async with interruption, connection.events(call, params, within=seconds * _DEAD) as events:
+            async with scope, connection.events(call, params, within=seconds * _DEAD) as events:
+                self._watches.add(scope)
                 yield events
-        except Interrupted:
+        except TimeoutError:
+            if not scope.expired():
+                raise
             raise Unreachable(call, "the watch was broken off") from None
         finally:
-            self._watches.remove(interruption)
+            self._watches.discard(scope)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
