@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -28,23 +27,10 @@ _METADATA = ("name", "uid", "resourceVersion", "labels", "annotations", "deletio
 _STATUS = ("capacity", "allocatable")
 
 
-@dataclass(frozen=True, slots=True)
-class SliceText:
-    """A ResourceSlice of a node as text: as a document, it would take ten times the memory."""
-
-    name: str
-    node: str
-    text: str
-
-    @property
-    def document(self) -> Document:
-        found: Document = json.loads(self.text)
-        return found
-
-
-def _slice_text(document: Document) -> SliceText | None:
+def _slice_text(document: Document) -> tuple[str, str] | None:
+    """The node of a ResourceSlice, and the slice as text: as a document, it would take ten times the memory."""
     node = (document.get("spec") or {}).get("nodeName")
-    return SliceText(key_of(document), str(node), json.dumps(document)) if node else None
+    return (str(node), json.dumps(document)) if node else None
 
 
 def trimmed(document: Document) -> Document:
@@ -76,11 +62,8 @@ def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return {each: value for each, value in values.items() if each != key}
 
 
-Uses = tuple[Use, ...]
-"""The devices of a claim, once for each pod that has reserved it, or once without a pod."""
-
-
-def _uses(document: Document) -> Uses | None:
+def _uses(document: Document) -> tuple[Use, ...] | None:
+    """The devices of a claim, once for each pod that has reserved it, or once without a pod; None if it has none."""
     metadata, status = metadata_of(document), document.get("status") or {}
     namespace, claim = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
@@ -167,12 +150,12 @@ class Cluster:
         self._on_node = on_node
 
         self._nodes: Informer[Document] = Informer(api, NODES, keep=trimmed, on_change=self._see_node)
-        self.slices: Informer[SliceText] = Informer(
+        self.slices: Informer[tuple[str, str]] = Informer(
             api,
             RESOURCE_SLICES,
             keep=_slice_text,
-            index=lambda found: {found.node},
-            on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
+            index=lambda found: {found[0]},
+            on_change=lambda old, new: _tell(on_slices, {each[0] for each in (old, new) if each}),
         )
         self.pods: Informer[Pod] = Informer(
             api,
@@ -182,7 +165,7 @@ class Cluster:
             index=lambda pod: {pod.node},
             on_change=self._see_pod,
         )
-        self._claims: Informer[Uses] = Informer(
+        self._claims: Informer[tuple[Use, ...]] = Informer(
             api,
             RESOURCE_CLAIMS,
             keep=_uses,
@@ -208,7 +191,8 @@ class Cluster:
         """The slices of the node by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
         if isinstance(trouble := self.slices.trouble, Denied | Missing):
             raise trouble
-        return {each.name: each.document for each in self.slices.indexed(node)}
+        documents = [json.loads(text) for _, text in self.slices.indexed(node)]
+        return {key_of(each): each for each in documents}
 
     def pods_of(self, node: str) -> Mapping[str, Pod]:
         """The pods of the node that ask for extended resources, by uid."""
