@@ -4,7 +4,7 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -53,34 +53,23 @@ class PodNotes(Writer):
             for slot in resource.slots
             if not slot.health.healthy
         )
-        if any(self._due()) or self._unreported():
-            self._is_due.set()
+        self._is_due.set()
 
     async def _write_due(self) -> None:
-        for pod, devices in list(self._due()):
-            try:
-                await self._write(pod, devices)
-            except Missing:
-                self._cluster.pods.removed(pod.key)  # the watch has not reported it yet
-        rejected = self._assigned.rejected  # `update` may replace it during a request
-        for uid in self._unreported():
-            if refused := self._cluster.pods_of(self._node).get(uid):
-                await self._refuse(refused, rejected[uid])
-            self._reported.add((uid, self._rejects))
-        self._reported = {each for each in self._reported if each[0] in self._assigned.rejected}
-
-    def _unreported(self) -> list[str]:
-        """The refused pods that still need their Event, or must still fail."""
-        return [uid for uid in self._assigned.rejected if (uid, self._rejects) not in self._reported]
-
-    def _due(self) -> Iterator[tuple[Pod, Devices]]:
+        assigned, rejects = self._assigned, self._rejects  # `update` may replace them during a request
         pods = self._cluster.pods_of(self._node)
-        for uid, devices in self._assigned.devices.items():
-            pod = pods.get(uid)
-            if pod is None or not any(devices.values()):
-                continue
-            if pod.annotation != note(devices) or pod.statuses != self._statuses(pod, devices):
-                yield pod, devices
+        for uid, devices in assigned.devices.items():
+            if (pod := pods.get(uid)) is not None and any(devices.values()):
+                try:
+                    await self._write(pod, devices)
+                except Missing:
+                    self._cluster.pods.removed(pod.key)  # the watch has not reported it yet
+        for uid, why in assigned.rejected.items():
+            if (uid, rejects) not in self._reported:
+                if refused := self._cluster.pods_of(self._node).get(uid):
+                    await self._refuse(refused, why, must_fail=rejects)
+                self._reported.add((uid, rejects))
+        self._reported = {each for each in self._reported if each[0] in assigned.rejected}
 
     def _statuses(self, pod: Pod, devices: Devices) -> tuple[Document, ...]:
         """The statuses that the containers need."""
@@ -122,8 +111,8 @@ class PodNotes(Writer):
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
             self._cluster.pods.wrote(answer)
 
-    async def _refuse(self, pod: Pod, why: str) -> None:
-        """Write a kubelet's Event for a refused pod, and let the pod fail if that is wanted."""
+    async def _refuse(self, pod: Pod, why: str, *, must_fail: bool) -> None:
+        """Write a kubelet's Event for a refused pod, and let the pod fail if it must."""
         message = f"Allocate failed due to {why}, which is unexpected"
         log.warning("a kubelet would refuse this pod", node=self._node, pod=pod.key, reason=why)
         refusal = event(
@@ -142,7 +131,7 @@ class PodNotes(Writer):
         except Conflict as known:
             if not known.exists:
                 raise
-        if self._rejects:
+        if must_fail:
             status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {message}"}
             change = {"metadata": {"uid": pod.uid}, "status": status}
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
