@@ -44,13 +44,14 @@ class Member:
         self.engine = engine
         self.assigned = Assignment()
         self.claim_uses: tuple[Use, ...] = ()  # devices of claims, with the pods that reserved them
-        self.notes = notes
         self.plan: DesiredState | None = None
         self.delays = Delays()
-        self.labels = NodeLabels(access)
-        self.status = NodeStatus(access)
-        self.events = NodeEvents(access)
         self.slices = slices
+        self._events = NodeEvents(access)
+        self._notes = notes
+        # Labels come before capacity, so that they exist when a scheduler sees the capacity; slices come last.
+        self.appliers: tuple[ApiApplier, ...] = (NodeLabels(access), NodeStatus(access), slices, self._events)
+        self.writers: tuple[Writer, ...] = (*self.appliers, notes)  # each runs in a separate task
         self.sensors = Sensors(node.name)  # the same as on a node with a kubelet
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
@@ -61,16 +62,6 @@ class Member:
         self._planned_from: tuple[object, ...] = ()  # the input of the last plan
         self._again: float | None = None  # when the last plan must be made again
         self.tasks: tuple[asyncio.Task[None], ...] = ()  # of its writers
-
-    @property
-    def appliers(self) -> tuple[ApiApplier, ...]:
-        """Labels come before capacity, so that they exist when a scheduler sees the capacity; slices come last."""
-        return (self.labels, self.status, self.slices, self.events)
-
-    @property
-    def writers(self) -> tuple[Writer, ...]:
-        """The writers of the node; each runs in a separate task."""
-        return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Mapping[str, LoadedRule]) -> None:
         """Put a configuration and all fault rules in force."""
@@ -158,7 +149,7 @@ class Member:
         )
         self.engine.relabel({**self.node.labels, **self.plan.labels})
         self._assign(pods, is_first=last is None)
-        self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
+        self._notes.update(self.assigned, self.plan.advertised, rejects=rejects)
         due, wait = delayed(self.plan, self.delays, self._age())
         for applier in self.appliers:
             await applier.apply(due)
@@ -166,7 +157,7 @@ class Member:
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)
             elif rule.event is not None:
-                self.events.announce(rule.event)
+                self._events.announce(rule.event)
         if self.engine.answers_changed:
             self.slices.look()
         delay_ends = None if wait is None else self._clock.now() + wait
@@ -202,12 +193,7 @@ class Member:
 
     def _age(self) -> float | None:
         since = self.node.ready_since()
-        if since is None:
-            return None
-        try:
-            return max(0.0, self._clock.wall() - datetime.fromisoformat(since).timestamp())
-        except ValueError:
-            return None
+        return None if since is None else max(0.0, self._clock.wall() - datetime.fromisoformat(since).timestamp())
 
 
 def _noted(pods: Mapping[str, Pod]) -> Mapping[Key, str]:

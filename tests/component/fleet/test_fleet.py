@@ -69,7 +69,7 @@ async def test_a_selector_chooses_existing_nodes(start, api_server, until):
     assert (before, []) == (node(api_server, "other"), slices(api_server, "kwok-1"))
     await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": "kwok"}}}, manager="kubectl")
     await until(lambda: ["4", "4"] == capacity(api_server, "other"))
-    applier = weakref.ref(fleet.members["other"].labels)
+    applier = weakref.ref(fleet.members["other"].appliers[0])
     await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": None}}}, manager="kubectl")
     await until(lambda: [None, None] == capacity(api_server, "other"))
     await until(lambda: "other" not in fleet.members)
