@@ -147,6 +147,7 @@ class FleetView:
 
 
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
+    """The amounts by resource, and by driver for claims. Devices for claims count as a whole, also if partitioned."""
     found: dict[str, Counter[str]] = {}
     for member in members:
         for name, amounts in (member.plan.capacity if member.plan else {}).items():
@@ -155,19 +156,14 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
             for name, _ in keys_of(devices):
                 if name in found:
                     found[name]["held"] += 1
-        for driver, amounts in _of_claims(member):
+        claimed = member.claimed
+        for driver, pool in (member.plan.pools if member.plan else {}).items():
+            present = {each.group for each in pool.devices}
+            broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
+            taken = {pool.by_name[name].group for name in claimed.get(driver, ()) if name in pool.by_name}
+            amounts = {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
             found.setdefault(driver, Counter(capacity=0, allocatable=0, held=0)).update(amounts)
     return {name: dict(of) for name, of in sorted(found.items())}
-
-
-def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """By driver, in whole devices: those for claims, those without a failure, and those that claims have."""
-    claimed = member.claimed
-    for driver, pool in (member.plan.pools if member.plan else {}).items():
-        present = {each.group for each in pool.devices}
-        broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
-        taken = {pool.by_name[name].group for name in claimed.get(driver, ()) if name in pool.by_name}
-        yield driver, {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
 
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
