@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         from ..fleet.scope import Scope, warnings
 
         common.complain(warnings(loaded.spec))
-        print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
+        scope = Scope(loaded.spec.fleet, name=args.name, selector=selector)
+        print(dry_run.text(loaded, scope, as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ..fleet.controller import Fleet, Options

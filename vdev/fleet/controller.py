@@ -72,7 +72,6 @@ class Fleet:
 
     def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
         self.members: dict[str, Member] = {}
-        self.scope = Scope(options.name, options.selector)
         self.refused: tuple[Problem, ...] = ()  # why the last read of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
         self.has_begun = False  # all kinds are listed, and nodes are being synced
@@ -114,20 +113,17 @@ class Fleet:
         spec = spec_for_fleet(loaded.spec)
         virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
         self._spec = spec.model_copy(update={"entries": virtual})
-        self._warn(loaded.problems, tuple(scope.warnings(spec)))
+        without_effect = tuple(scope.warnings(spec))
+        for each in without_effect:
+            if each not in self.warnings:
+                log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
+        self.warnings = (*loaded.problems, *without_effect)
         self._rules.configure(self._spec.faults.rules)
-        self.scope = self.scope.after(spec.fleet)
+        self.scope = Scope(spec.fleet, name=self._options.name, selector=self._options.selector)
         for name in self.scope.made:
             self._came.setdefault(name, now)
         self._due.add_all((*self.scope.made, *self.cluster.nodes))
         self._read = loaded.spec
-
-    def _warn(self, known: Sequence[Problem], own: Sequence[Problem]) -> None:
-        """Put all warnings into the status, and log each new one about a setting that has no effect in a fleet."""
-        for each in own:
-            if each not in self.warnings:
-                log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
-        self.warnings = (*known, *own)
 
     def _parse_rules(self, text: str, name: str) -> tuple[FaultRule, ...]:
         """Read rules of a command. Raises ConfigError, and UsageError for a rule that has no effect in a fleet."""
@@ -356,8 +352,14 @@ class Fleet:
         """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet."""
         seen = self.cluster.node(name)
         if seen.document is not None and self.scope.covers(seen.metadata):
-            if not seen.has_kubelet and not await self._take_back(name, member):
-                return
+            if not seen.has_kubelet:
+                member.leave()
+                is_due_again = await self._apply(name, member)
+                if any(writer.is_pending for writer in member.writers):
+                    self._due.add_later(name, 1.0)
+                    return
+                if is_due_again or member.has_anything:
+                    return  # the end of a pod or claim that holds a device triggers another sync
             await self.maker.release(seen)
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
@@ -365,16 +367,6 @@ class Fleet:
         seen.unsubscribe_all()
         del self.members[name]
         self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
-
-    async def _take_back(self, name: str, member: Member) -> bool:
-        """Remove all unused devices from the node; returns whether none is left."""
-        member.leave()
-        is_due_again = await self._apply(name, member)
-        if any(writer.is_pending for writer in member.writers):
-            self._due.add_later(name, 1.0)
-            return False
-        # The end of a pod or claim that holds a device triggers another sync.
-        return not is_due_again and not member.has_anything
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:

@@ -11,7 +11,7 @@ from ..dra import slices
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
 from .member import first_plan, spec_for_fleet
-from .scope import EVERY_NODE, MadeNode, Scope
+from .scope import MadeNode, Scope
 
 Document = Mapping[str, Any]
 
@@ -27,10 +27,10 @@ def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
     return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False, width=160)}" for each in found)
 
 
-def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
+def objects(spec: Spec, scope: Scope) -> Iterator[Document]:
     """Yield each Node and its ResourceSlices, in their state after all delays."""
     ours = spec_for_fleet(spec)
-    for made in scope.after(spec.fleet).made.values():
+    for made in scope.made.values():
         plan = first_plan(ours, made.name, made.metadata()["labels"])
         yield _node(made, plan)
         for pool in plan.pools.values():

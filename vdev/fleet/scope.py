@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
 from ..model.entry import Entry
-from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes, NodeName, filled
+from ..model.fleet import AT_ONCE, Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
@@ -55,27 +55,29 @@ class MadeNode:
 
 
 Metadata = Mapping[str, Any]
+NO_SELECTOR: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
 class Scope:
-    """The nodes of the fleet of this name; with a `selector`, only those with its labels."""
+    """The nodes of the fleet of this name; with a `selector`, only those with its labels.
 
-    name: str = MAKER
-    selector: Mapping[str, str] = field(default_factory=dict)
-    spec: Fleet = NO_FLEET
-    made: Mapping[str, MadeNode] = field(default_factory=dict)
+    `made` are the Nodes to create, by name.
+    """
 
-    def after(self, spec: Fleet) -> "Scope":
-        """The scope with the nodes of another configuration."""
-        made = {name: MadeNode(name, numbers, of, self.name) for of in spec.made for name, numbers in of.names}
-        if self.selector:
-            made = {name: each for name, each in made.items() if self.covers(each.metadata())}
-        return Scope(self.name, self.selector, spec, made)
+    def __init__(self, spec: Fleet, *, name: str = MAKER, selector: Mapping[str, str] = NO_SELECTOR) -> None:
+        self.name = name
+        self.made: dict[str, MadeNode] = {}
+        self._spec = spec
+        self._selector = selector
+        for of in spec.made:
+            for node, numbers in of.names:
+                made = MadeNode(node, numbers, of, name)
+                if not selector or self.covers(made.metadata()):
+                    self.made[node] = made
 
     def covers(self, metadata: Metadata) -> bool:
         """Whether a Node has the selector's labels. Other Nodes are never changed."""
-        return self.selector.items() <= _labels(metadata).items()
+        return self._selector.items() <= _labels(metadata).items()
 
     def is_made(self, metadata: Metadata) -> bool:
         """Whether this fleet created the Node and may change it."""
@@ -99,11 +101,7 @@ class Scope:
 
     def _chosen(self, metadata: Metadata) -> Delays | None:
         labels = _labels(metadata)
-        return next((each.delays for each in self.spec.nodes if each.includes(labels)), None)
-
-
-EVERY_NODE = Scope()
-"""The scope of a fleet with the default name, without a configuration."""
+        return next((each.delays for each in self._spec.nodes if each.includes(labels)), None)
 
 
 def made_by(metadata: Metadata) -> str:
