@@ -40,7 +40,7 @@ async def stand_by(kubelet, start_agent):
 
 def stands_by(agent):
     """Whether an agent stands by and is ready."""
-    return bool(status.stand_by(agent.agent)) and not status.not_ready(agent.agent)
+    return bool(agent.agent.lock.stand_by) and not status.not_ready(agent.agent)
 
 
 def registrations(agent):
@@ -83,7 +83,7 @@ async def test_a_second_agent_on_the_last_good_configuration_is_not_ready(kubele
     first = await start_agent(config())
     await kubelet.wait_until(first.agent.state.path.exists, what="the configuration to be kept")
     second = await start_agent(BAD, wait=False)
-    await kubelet.wait_until(lambda: status.stand_by(second.agent), what="the stand-by")
+    await kubelet.wait_until(lambda: second.agent.lock.stand_by, what="the stand-by")
     (reason,) = status.not_ready(second.agent)
     assert "the configuration is bad since the start" in reason
     first.edit(config(3))

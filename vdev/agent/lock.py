@@ -28,7 +28,7 @@ class NodeLock:
 
     def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
         self.trouble = ""  # why `take` waits
-        self.stands_by = False  # whether it waits for another agent
+        self.stand_by = ""  # the same, while it waits for another agent
         self._directory = directory
         self._on_change = on_change  # of `trouble`
         self._intervals, self._clock = timing
@@ -42,7 +42,8 @@ class NodeLock:
         try:
             while True:
                 before = self.trouble
-                self.trouble, self.stands_by, pause = await asyncio.to_thread(self._take)
+                self.trouble, is_served, pause = await asyncio.to_thread(self._take)
+                self.stand_by = self.trouble if is_served else ""
                 if self.trouble != before:
                     self._on_change()
                 if not self.trouble:

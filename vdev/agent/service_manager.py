@@ -76,7 +76,6 @@ class Notifier:
         self._began = self._clock.now()
         self._changed = asyncio.Event()
         self._is_ready = self._waits = False
-        self._status = ""
 
     def look(self) -> None:
         """Send messages now if something has changed."""
@@ -139,7 +138,7 @@ class Notifier:
             self._manager.tell("EXTEND_TIMEOUT_USEC", str(int(longer * _MICROSECONDS)))
 
     def _tell_status(self, absent: list[str]) -> None:
-        """Tell a line for people if it has changed."""
+        """Tell a line for people."""
         resources = self._agent.reconciler.advertised.resources.values()
         healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
         summary = f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"
@@ -147,10 +146,7 @@ class Notifier:
         missing = f"not there: {', '.join(_shown(absent))}" if absent else ""
         text = "; ".join(filter(None, (missing, trouble or summary)))
         line = "".join(each if each.isprintable() else " " for each in text)
-        status = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-        if status != self._status:
-            self._manager.tell("STATUS", status)
-            self._status = status
+        self._manager.tell("STATUS", line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…")
 
 
 def _shown(ids: list[str]) -> list[str]:

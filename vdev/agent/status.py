@@ -24,7 +24,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "startedAt": agent.started_at,
         "ready": not (missing := not_ready(agent)),
         "notReady": missing,
-        "standBy": stand_by(agent),
+        "standBy": agent.lock.stand_by,
         "kubelet": {"socket": str(agent.link.socket), "present": agent.link.identity is not None},
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
@@ -61,11 +61,6 @@ def status(agent: "Agent") -> dict[str, Any]:
     }
 
 
-def stand_by(agent: "Agent") -> str:
-    """Return which agent this one stands by for, in a sentence; empty if it does not."""
-    return agent.lock.trouble if agent.lock.stands_by else ""
-
-
 def stalled(agent: "Agent") -> str:
     """Return why the loop hangs; empty if it does not, or has not begun."""
     silent = agent.options.clock.now() - agent.reconciled_at
@@ -85,7 +80,7 @@ def not_ready(agent: "Agent") -> list[str]:
     if agent.config.status.kept_at:
         why = agent.config.status.summary
         missing.append(f"the configuration is bad since the start, and the last good one is used: {why}")
-    if stand_by(agent):
+    if agent.lock.stand_by:
         return missing
     if not agent.lists.running or not agent.reconciler.published:
         return [agent.lock.trouble or "starting", *map(str, agent.retrier.problems)]
@@ -160,5 +155,5 @@ def http_application(agent: "Agent") -> "Starlette":
         not_ready=functools.partial(not_ready, agent),
         telemetry=agent.telemetry.for_page,
         stalled=functools.partial(stalled, agent),
-        stand_by=functools.partial(stand_by, agent),
+        stand_by=lambda: agent.lock.stand_by,
     )
