@@ -35,7 +35,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
                 os.unlink(temporary)
 
 
-def write_if_changed(path: Path, data: bytes) -> bool:
+def write_if_changed(path: Path, data: bytes, *, mode: int = 0o644) -> bool:
     """Replace the file unless it is a plain one with this content; blocks. Returns whether it was replaced.
 
     Raises HostError.
@@ -43,7 +43,7 @@ def write_if_changed(path: Path, data: bytes) -> bool:
     with contextlib.suppress(HostError):  # a file that cannot be read is replaced
         if read_plain(path, limit=len(data), follow=False) == data:
             return False
-    write_atomic(path, data)
+    write_atomic(path, data, mode=mode)
     return True
 
 

@@ -17,7 +17,7 @@ import structlog
 from ..agent.host_files import HostFiles
 from ..aio.clock import Timing
 from ..errors import HostError, reason_of
-from ..hostfs import read_plain, write_atomic
+from ..hostfs.files import write_atomic, write_if_changed
 from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
@@ -28,10 +28,6 @@ from .simulation import LOST, DeviceInfo, MeasuredDevice, idle
 from .tool_data import devices_with_tool, script
 
 log = structlog.get_logger(__name__)
-
-_MAX_BYTES = 2**20  # of a script
-
-NOTHING: frozenset[str] = frozenset()
 
 ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Reads the sensors of the devices and partitions with these ids, as far as they have sensors. Blocks."""
@@ -54,7 +50,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     @property
     def without_tools(self) -> frozenset[str]:
         """The devices, by raw id, whose directory or tool is missing. They are allocated without it."""
-        return frozenset(self._wanted[each].device.raw.id for each in self.failed) if self.failed else NOTHING
+        return frozenset(self._wanted[each].device.raw.id for each in self.failed)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -127,8 +123,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
             path, text = Path(telemetry.tool_path(str(self.root), name)), script(name).encode()
             try:
                 _make(path.parent)
-                if not _holds(path, text):
-                    write_atomic(path, text, mode=0o755)
+                write_if_changed(path, text, mode=0o755)
             except (OSError, HostError) as failed:
                 broken[tool] = reason_of(failed)
         return broken
@@ -154,18 +149,14 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         """Rewrite the data every few seconds and after each plan, forever."""
         while True:
             self._plan_changed.clear()
+            pause = None
             if self._plan is not None and self._ready:
+                pause = self._intervals.write_tools
                 trouble = await asyncio.to_thread(self._refresh, self._plan)
                 if trouble and trouble != self._trouble:
                     log.warning("tools in containers show old values", problem=trouble)
                 self._trouble = trouble
-                try:
-                    async with self._clock.timeout(self._intervals.write_tools):
-                        await self._plan_changed.wait()
-                except TimeoutError:
-                    pass
-            else:
-                await self._plan_changed.wait()
+            await self._clock.wait(self._plan_changed, pause)
 
     def _refresh(self, plan: DesiredState) -> str:
         """Write the current data. Returns why some of it could not be written, or the empty string."""
@@ -206,10 +197,3 @@ def _make(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o777 != 0o755:
         directory.chmod(0o755)
-
-
-def _holds(path: Path, text: bytes) -> bool:
-    try:
-        return read_plain(path, limit=_MAX_BYTES, follow=False) == text and bool(path.stat().st_mode & 0o111)
-    except (HostError, OSError):
-        return False
