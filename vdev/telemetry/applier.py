@@ -109,16 +109,15 @@ class Telemetry(Applier):
         self._api = api
         self._sensors = Sensors(options.node)
         self._section = _OFF
-        self._is_on = False
         self._section_changed = asyncio.Event()
         self._pods: Informer[Range | Problem] | None = None
-        self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
     async def apply(self, plan: DesiredState) -> None:
         before, self._section = self._section, plan.observed.spec.telemetry or _OFF
-        was_on, self._is_on = self._is_on, plan.observed.spec.telemetry is not None
-        if was_on or self._is_on:
-            await asyncio.to_thread(self._sensors.update, plan, self._pod_loads, self._clock.now())
+        if before is not _OFF or self._section is not _OFF:
+            known = self._pods.objects if self._pods else {}
+            loads = {pod: each for pod, each in known.items() if isinstance(each, Range)}
+            await asyncio.to_thread(self._sensors.update, plan, loads, self._clock.now())
         if before != self._section:
             self._section_changed.set()
         self.tools.show(plan)
@@ -136,13 +135,13 @@ class Telemetry(Applier):
     def for_page(self) -> dict[str, Any]:
         """The values of each device that the status page shows, by id. Blocks."""
         devices = {each.info.device.id: _short_document(each) for each in self.measured()}
-        return {"on": self._is_on, "devices": devices}
+        return {"on": self._section is not _OFF, "devices": devices}
 
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """The values of all devices, for `vdev top`. Keys are stable and documented."""
         found = await asyncio.to_thread(self.measured)
         return {
-            "on": self._is_on,
+            "on": self._section is not _OFF,
             "node": self._options.node,
             "at": self._clock.wall(),
             "devices": [_document(each) for each in found],
@@ -171,34 +170,26 @@ class Telemetry(Applier):
         serve = functools.partial(
             http.serve, address, app, what="metrics of devices", option="telemetry.address", hosts=hosts
         )
-        try:
-            await self._retrier.supervise(_SERVING, serve)
-        finally:
-            self._retrier.forget(_SERVING)
+        await self._retrier.supervise(_SERVING, serve)
 
     async def _follow_pods(self) -> None:
+        def see(old: Range | Problem | None, new: Range | Problem | None) -> None:
+            if old != new:
+                self._on_change()  # the next plan updates the sensors
+
         self._pods = Informer(
             self._api,
             PODS,
             fields=f"spec.nodeName={self._options.node}",
             keep=annotated_load,
-            on_change=self._pod_changed,
-            on_look=self._pods_changed,
+            on_change=see,
+            on_look=self._on_change,
         )
         try:
             await self._pods.run()
         finally:
             self._pods = None
-            self._pods_changed()
-
-    def _pod_changed(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
-        if old != new:
-            self._pods_changed()
-
-    def _pods_changed(self) -> None:
-        known = self._pods.objects if self._pods else {}
-        self._pod_loads = {name: each for name, each in known.items() if isinstance(each, Range)}
-        self._on_change()  # the next plan updates the sensors
+            self._on_change()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
