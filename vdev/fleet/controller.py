@@ -227,31 +227,28 @@ class Fleet:
         self._due.add_all((*self.scope.made, *self.cluster.nodes))
         async with asyncio.TaskGroup() as workers:
             for _ in range(_WORKERS):
-                workers.create_task(self._sync_forever())
+                workers.create_task(self._sync_nodes())
 
-    async def _sync_forever(self) -> None:
-        while True:
-            name = await self._due.next()
-            await self._sync(name)
-            self._due.done(name)
-
-    async def _sync(self, name: str) -> None:
-        """Create or delete the Node if needed, then plan and apply.
+    async def _sync_nodes(self) -> None:
+        """Take a node from the queue, create or delete its Node if needed, then plan and apply; forever.
 
         A failure is only shown in the status: others may change a Node at any time, and its watch makes it due again.
         """
-        try:
-            await self._make(name)
-            await self._plan(name)
-        except Exception as failed:  # a bug that affects one node must not stop the others
-            if not isinstance(failed, ApiServerError):
-                log.exception("a node could not be decided", node=name)
-            attempts = self._failures[name][0] + 1 if name in self._failures else 0
-            self._failures[name] = attempts, str(failed)
-            asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
-            self._due.add_later(name, max(self._backoff.pause(attempts), asked))
-        else:
-            self._failures.pop(name, None)
+        while True:
+            name = await self._due.next()
+            try:
+                await self._make(name)
+                await self._plan(name)
+            except Exception as failed:  # a bug that affects one node must not stop the others
+                if not isinstance(failed, ApiServerError):
+                    log.exception("a node could not be decided", node=name)
+                attempts = self._failures[name][0] + 1 if name in self._failures else 0
+                self._failures[name] = attempts, str(failed)
+                asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
+                self._due.add_later(name, max(self._backoff.pause(attempts), asked))
+            else:
+                self._failures.pop(name, None)
+            self._due.done(name)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)

@@ -1,10 +1,12 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from ..dra.pools import Held
+from ..dra.pools import Held, claimed_by_name, published_pools
+from ..dra.published_devices import NO_POOLS, Pools
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine, LoadedRule
 from ..faults.schedule import earliest
@@ -21,9 +23,10 @@ from ..planning import repartition
 from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
+from ..planning.repartition import Progresses, RepartitionView
+from ..planning.resources import EMPTY, Inventory
 from ..telemetry.sensors import Sensors
 from .cluster import SeenNode
-from .layouts import Layouts
 from .pod_devices import Assignment, Pod, assign, keys_of
 from .pod_notes import PodNotes
 from .scope import delayed
@@ -55,7 +58,7 @@ class Member:
         self.sensors = Sensors(node.name)  # the same as on a node with a kubelet
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
-        self._layouts = Layouts(node.name)
+        self._progresses: Progresses = {}  # the states of the partition layouts that labels of the Node choose
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
         self._used: frozenset[Use] = frozenset()  # at the last `sync`
@@ -108,7 +111,8 @@ class Member:
         """
         self.claim_uses = claim_uses
         before, given = self.assigned, (self.delays, rejects, claim_uses)
-        chosen = self._layouts.labels_of(self._spec, self.node.labels)
+        choices = [entry.choice for entry in self._spec.on_node(self.node.name) if entry.choice]
+        chosen = tuple(self.node.labels.get(name) for each in choices for name in (each.label, each.state_label))
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._planned_from:
@@ -121,20 +125,12 @@ class Member:
 
     async def _sync(self, pods: Mapping[str, Pod], *, rejects: bool) -> float | None:
         last, in_use = self.plan, self._in_use(pods)
-        spec, base = self._layouts.look(
-            self._spec,
-            self._found,
-            self.node.labels,
-            last=last,
-            in_use=in_use,
-            noted=_noted(pods),
-            claimed=self.claimed,
-        )
+        spec, base = self._partitioned(pods, in_use)
         faults = self.engine.look(base)
         self.plan = desired_state(
             ObservedState(
                 spec=spec,
-                layouts=self._layouts.progresses,
+                layouts=self._progresses,
                 node=self.node.name,
                 machine=_MACHINE,
                 found=self._found,
@@ -162,6 +158,50 @@ class Member:
             self.slices.look()
         delay_ends = None if wait is None else self._clock.now() + wait
         return earliest((self.plan.again_at, self.engine.next_change, delay_ends))
+
+    def _partitioned(self, pods: Mapping[str, Pod], in_use: InUse) -> tuple[Spec, Inventory]:
+        """Return the configuration with the partition layouts in force, and its inventory."""
+        spec, node, last, claimed = self._spec, self.node.name, self.plan, self.claimed
+        if not any(entry.choice for entry in spec.on_node(node)):
+            self._progresses = {}
+            return spec, arrange(spec, node, self._found)
+        before, listed, pools, problems = self._progresses, EMPTY, NO_POOLS, None
+        if last is not None:
+            listed, pools, problems = last.advertised, last.pools, last.observed.inventory.problems
+        else:
+            # The annotations of pods, and the devices of claims, show which layouts an earlier controller had in force.
+            noted = {key: Holder(each.key) for each in pods.values() for key in keys_of(each.noted or {})}
+            in_use = replace(in_use, devices=noted)
+            if noted or claimed:
+                before, listed, pools = self._recall(noted, claimed)
+        view = RepartitionView(
+            labels=self.node.labels,
+            found=self._found,
+            listed=listed,
+            in_use=in_use,
+            claimed=claimed_by_name(pools, claimed),
+            now=in_use.asked_at,
+        )
+        self._progresses, base = repartition.advance(before, spec, node, view, problems)
+        cut = repartition.in_force(spec, self._progresses)
+        return cut, arrange(cut, node, self._found) if base is None else base
+
+    def _recall(self, noted: Collection[Key], claimed: Held) -> tuple[Progresses, Inventory, Pools]:
+        """The layouts in force when pods and claims got their devices, if the present labels choose others."""
+        choices = [each.choice for each in self._spec.on_node(self.node.name) if each.choice]
+        values = dict.fromkeys(name for each in choices for name in each.layouts)
+        for value in (None, *values):
+            chosen = self.node.labels if value is None else {each.label: value for each in choices}
+            cut, before = repartition.chosen(self._spec, self.node.name, chosen)
+            base = arrange(cut, self.node.name, self._found)
+            pools = published_pools(base.claimable, base.claimable)
+            has_noted = all(name in base.resources and key in base.resources[name].by_id for name, key in noted)
+            has_claimed = all(
+                pools[driver].by_name.keys() >= set(names) for driver, names in claimed.items() if driver in pools
+            )
+            if has_noted and has_claimed:
+                return ({}, EMPTY, NO_POOLS) if value is None else (before, base, pools)
+        return {}, EMPTY, NO_POOLS
 
     def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
         """Assign devices to the pods. Devices that they had when the node came do not trigger `onAllocate` rules."""
@@ -194,11 +234,6 @@ class Member:
     def _age(self) -> float | None:
         since = self.node.ready_since()
         return None if since is None else max(0.0, self._clock.wall() - datetime.fromisoformat(since).timestamp())
-
-
-def _noted(pods: Mapping[str, Pod]) -> Mapping[Key, str]:
-    """The pods that hold devices, according to their annotations."""
-    return {key: each.key for each in pods.values() for key in keys_of(each.noted or {})}
 
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:

@@ -19,7 +19,7 @@ from ..model.device import Key
 from ..model.problem import Problem
 from ..model.quantity import amount_of
 from ..model.telemetry import Range
-from ..planning.resources import Inventory, Resource
+from ..planning.resources import Inventory
 
 Document = Mapping[str, Any]
 Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -71,11 +71,6 @@ class Pod:
         """The informer's key."""
         return f"{self.namespace}/{self.name}"
 
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """The sorting key for the order of creation."""
-        return self.created, self.namespace, self.name
-
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -114,7 +109,7 @@ def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | N
 
 def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Assignment:
     """Assign devices to new pods. Other pods keep their devices as long as these are listed."""
-    present = sorted(pods, key=lambda pod: pod.place)
+    present = sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name))
     devices: dict[str, Devices] = {}
     taken: set[Key] = set()
     for pod in present:
@@ -141,9 +136,7 @@ def keys_of(devices: Devices) -> frozenset[Key]:
 
 def note(devices: Devices) -> str:
     """The text of the annotation."""
-    return json.dumps(
-        {name: {key: list(ids) for key, ids in of.items()} for name, of in devices.items()}, sort_keys=True
-    )
+    return json.dumps(devices, sort_keys=True)
 
 
 def _container(container: Document, role: Role) -> PodContainer:
@@ -209,7 +202,8 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
             if not resource.healthy:
                 return {}, f"no healthy devices present; cannot allocate unhealthy devices {name}"
             again = reusable.get(name, [])[:number]
-            free = _free(resource, taken | mine)
+            held = taken | mine
+            free = [slot.id for slot in resource.slots if slot.health.healthy and (name, slot.id) not in held]
             needed = number - len(again)
             if needed > len(free):
                 why = f"requested number of devices unavailable for {name}. Requested: {needed}, Available: {len(free)}"
@@ -223,7 +217,3 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
             else:
                 reusable[name] = [each for each in pool if each not in ids]
     return given, ""
-
-
-def _free(resource: Resource, taken: set[Key]) -> list[str]:
-    return [slot.id for slot in resource.slots if slot.health.healthy and (resource.name, slot.id) not in taken]
