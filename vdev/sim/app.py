@@ -1,4 +1,4 @@
-"""`vdev sim`: runs the embedded kubelet for any device plugin, until a signal ends it."""
+"""`vdev sim`: runs the embedded kubelet for any device plugin until it receives a signal."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ class SimOptions:
 async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
 
-    Raises SocketError if another kubelet runs in the directory, HostError if a directory or an address cannot be used.
+    Raises SocketError if another kubelet uses the directory, HostError if a directory or an address cannot be used.
     """
     await asyncio.to_thread(_check_directories, options)
     host, _, port = options.api_server.rpartition(":")
@@ -78,13 +78,13 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
             except OSError as error:
                 raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
         stack.enter_context(acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}))
-        await stack.enter_async_context(kubelet)  # refuses a directory in which another kubelet runs
+        await stack.enter_async_context(kubelet)  # raises SocketError if another kubelet uses the directory
         if api is not None:
             await asyncio.to_thread(write_atomic, options.kubeconfig, api.kubeconfig().encode())
             stack.callback(options.kubeconfig.unlink, missing_ok=True)
         if not options.as_json:
             out.write(_banner(options))
-        for entry in kubelet.journal.entries:  # those of its start
+        for entry in kubelet.journal.entries:  # entries that the start recorded
             show(entry)
         kubelet.journal.listen(show)
         group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -126,7 +126,7 @@ def _banner(options: SimOptions) -> str:
 
 
 def _check_directories(options: SimOptions) -> None:
-    """Refuse a kubelet directory of another user, and a --pods that is not a directory. Blocks."""
+    """Raise HostError if another user owns the kubelet directory or --pods is not a directory. Blocks."""
     try:
         owner = options.kubelet_dir.stat().st_uid
     except FileNotFoundError:

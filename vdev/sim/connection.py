@@ -1,4 +1,4 @@
-"""Connections to plugins and drivers, which dial and word their errors as Go's gRPC does."""
+"""Connections to plugins and drivers. They dial like Go's gRPC and use its error texts."""
 
 import asyncio
 import contextlib
@@ -12,19 +12,19 @@ from .lint import SUN_PATH_LIMIT
 
 READY = grpc.ChannelConnectivity.READY
 _CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
-_GRPCIO_DEADLINE = "Deadline Exceeded"  # the text of grpcio for a deadline of the caller
+_GRPCIO_DEADLINE = "Deadline Exceeded"  # grpcio's text when the caller's deadline passes
 
 
 class CallError(Exception):
-    """A plugin or driver answered with an error, or did not answer. The text is that of Go's gRPC."""
+    """A plugin or driver returned an error or did not respond. The text is that of Go's gRPC."""
 
 
 class RegistrationError(Exception):
-    """A registration is refused. The text is the kubelet's."""
+    """The kubelet refuses a registration. The text is the real kubelet's."""
 
 
 def go_text(error: grpc.aio.AioRpcError) -> str:
-    """The error in Go's words: `rpc error: code = NotFound desc = …`."""
+    """Format an error as Go does: `rpc error: code = NotFound desc = …`."""
     code = error.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() in (None, "", _GRPCIO_DEADLINE):
         return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -34,7 +34,7 @@ def go_text(error: grpc.aio.AioRpcError) -> str:
 
 
 class Connection:
-    """A connection to the socket of a plugin or a driver. `options` are more options of gRPC."""
+    """A connection to the socket of a plugin or a driver. `options` are additional gRPC channel options."""
 
     def __init__(self, socket: str, *options: tuple[str, int], authority: str = "localhost") -> None:
         self.socket = socket
@@ -71,9 +71,9 @@ class Connection:
 
 @contextlib.contextmanager
 def call_errors() -> Iterator[None]:
-    """Raise CallError for every error of a call, also if its channel is closed.
+    """Raise CallError for every error of a call, including a closed channel.
 
-    grpc.aio then raises CancelledError in the waiting task, which nobody has cancelled.
+    If the channel is closed, grpc.aio raises CancelledError in the waiting task although nothing has cancelled it.
     """
     try:
         yield

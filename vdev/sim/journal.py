@@ -1,6 +1,6 @@
 """The journal of an embedded kubelet: entries, findings, Warning events on pods, and counters.
 
-It outlives kubelet processes, as the API server's records do, and notifies listeners.
+It survives restarts of the kubelet and notifies listeners.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from typing import Any
 from .lint import Finding
 
 _KEPT_ENTRIES = 10_000
-_INDENT = 9  # of the text, after the subject
+_INDENT = 9  # the column of the text, after the subject
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that happened. The documentation lists all events with their fields."""
+    """A recorded event. The documentation lists all events with their fields."""
 
     event: str
-    text: str  # for people; empty if another entry says it
+    text: str  # for people; empty if another entry has the text
     fields: Mapping[str, Any]
 
     @property
@@ -41,14 +41,14 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """The numbers of registrations, by resource."""
+    """Registration counters by resource."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
-    watched: Counter[str] = field(default_factory=Counter)  # through plugins_registry, which the kubelet does not count
+    watched: Counter[str] = field(default_factory=Counter)  # through plugins_registry; no counter in the kubelet
 
 
 class Journal:
-    """The journal of one embedded kubelet over all its restarts."""
+    """The journal of one embedded kubelet. It lasts over restarts."""
 
     def __init__(self) -> None:
         self.entries: deque[Entry] = deque(maxlen=_KEPT_ENTRIES)
@@ -80,21 +80,21 @@ class Journal:
                 self.note("finding", "finding", str(finding), **fields)
 
     def note_refused(self, path: str, why: str, line: int = 0) -> None:
-        """A manifest is refused. `path` is its file, or `namespace/name` of a pod of the API server."""
+        """Record a refused manifest. `path` is its file, or `namespace/name` of a pod from the API server."""
         text = f"{path}{f':{line}' if line else ''} refused: {why}"
         self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
 
     def note_claim(self, name: str, what: str, devices: Sequence[str] = ()) -> None:
-        """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
+        """Record that a claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
         text = f"{name} {what}{': ' if devices else ''}{', '.join(devices)}"
         self.note("claim", "claim", text, claim=name, what=what, devices=list(devices))
 
     def of(self, event: str) -> list[Entry]:
-        """The entries of a kind, oldest first."""
+        """Return the entries with this event name, oldest first."""
         return [each for each in self.entries if each.event == event]
 
     def history(self, most: int) -> list[str]:
-        """The text of the last entries that have one."""
+        """Return the texts of the last `most` entries that have a text."""
         return [each.text for each in self.entries if each.text][-most:]
 
     def changed(self) -> None:
@@ -103,7 +103,7 @@ class Journal:
         self._changed = asyncio.Event()
 
     async def next_change(self, *, at_most: float | None = None) -> None:
-        """Return at the next change, or after `at_most` seconds."""
+        """Wait for the next change, but at most `at_most` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._changed.wait()

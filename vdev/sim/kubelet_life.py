@@ -1,4 +1,4 @@
-"""The life of a kubelet process: its settings, the state of its device manager, and the tasks that end with it."""
+"""The lifetime of a kubelet process: its settings, the state of its device manager, and its tasks."""
 
 import asyncio
 import random
@@ -32,20 +32,20 @@ class Timings:
     tick: float = 10.0  # between updates of the node status
 
     # A restart, as measured on 1.36.2. A new node without pods does not wait.
-    boot: float = 1.0  # from the start until PodResources answers
-    lead: float = 0.06  # from then until plugins can register
-    sources: float = 0.9  # from then until the kubelet knows its pods; until then, it lists and admits none
+    boot: float = 1.0  # from the start until PodResources responds
+    lead: float = 0.06  # after `boot`, until plugins can register
+    sources: float = 0.9  # after `lead`, until the kubelet knows its pods; before that, it lists and admits no pods
 
     slow: float = 1.0  # a call that takes longer is a finding
-    bound: float = 120.0  # of calls for which the real kubelet waits without limit
+    bound: float = 120.0  # limit for calls on which the real kubelet waits forever
     get_info: float = 1.0
     notify: float = 5.0
     prepare: float = 45.0  # of NodePrepareResources and NodeUnprepareResources
 
-    # Until a failed container start, Prepare or Unprepare is tried again. The real kubelet waits 10 to 15 s, but 60 to
-    # 90 s after a failed Prepare.
+    # Delay before a failed container start, Prepare or Unprepare is retried. The real kubelet waits 10 to 15 s, but 60
+    # to 90 s after a failed Prepare.
     retry: float = 10.0
-    look: float = 1.0  # between looks for sockets in plugins_registry
+    look: float = 1.0  # between scans of plugins_registry
 
 
 class Compat(Enum):
@@ -57,12 +57,12 @@ class Compat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSettings:
-    """Everything that all processes of a kubelet share; `Kubelet` explains the settings."""
+    """Settings and state that all processes of a kubelet share. `Kubelet` documents the settings."""
 
     pods: PodStore
     status: NodeStatus
     paths: KubeletPaths
-    rng: random.Random  # for the choices that are random in the real kubelet
+    rng: random.Random  # for choices that the real kubelet makes at random
     node: str
     clock: Clock
     timings: Timings
@@ -77,7 +77,7 @@ class KubeletSettings:
 
 
 class Life(ABC):
-    """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it."""
+    """The lifetime of a kubelet process. It starts with `alive = True`. All parts of the process share this object."""
 
     def __init__(self, settings: KubeletSettings) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class Life(ABC):
         self.rng = settings.rng
         self.table = DeviceTable()
         self.alive = False
-        self.pods_known = False  # it knows its pods and has admitted them
+        self.pods_known = False  # the kubelet has read and admitted its pods
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def save(self) -> None:
@@ -102,25 +102,25 @@ class Life(ABC):
 
     @abstractmethod
     def changed(self, pods: frozenset[str]) -> None:
-        """Devices have changed. `pods` are the UIDs of those with a device whose health has changed."""
+        """Handle a change of devices. `pods` are the UIDs of pods that hold a device whose health has changed."""
 
     def active(self) -> set[str] | None:
         """The UIDs of active pods; None if not all pods are known yet."""
         return {pod.uid for pod in self.pods.active()} if self.pods_known else None
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Run a task, which the end of the process cancels. `end` raises its exception."""
+        """Start a task that is cancelled when the process ends. `end` raises its exception."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Call an action after some seconds, unless the process has ended."""
+        """Call `action` after a delay, unless the process has ended."""
         self.clock.call_later(seconds, lambda: action() if self.alive else None)
 
     def every(self, period: float, action: Callable[[], object]) -> None:
-        """Call an action periodically. If a clock is advanced over several periods, it is called once."""
+        """Call `action` periodically. If the clock jumps over several periods, `action` is called once."""
 
         def due() -> None:
             self.later(period, due)
@@ -146,6 +146,6 @@ class Life(ABC):
         return self._tasks - {asyncio.current_task()}
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        # A failed task is kept, so that `end` raises its exception. A panic is for the caller who waits for the task.
+        # A failed task is kept so that `end` raises its exception. The caller that awaits the task handles a panic.
         if task.cancelled() or task.exception() is None or isinstance(task.exception(), KubeletPanic):
             self._tasks.discard(task)

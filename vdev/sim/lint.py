@@ -1,7 +1,7 @@
-"""Rules for the messages of plugins: mistakes that the real kubelet accepts silently.
+"""Checks the messages of plugins for mistakes that the real kubelet accepts silently.
 
-There is a pure function for each message of the API, which yields findings. An ERROR breaks a container, a pod or the
-kubelet; a WARNING may work by luck.
+There is one pure function for each API message. It yields findings. An ERROR breaks a container, a pod or the
+kubelet; a WARNING may still work.
 """
 
 import difflib
@@ -27,7 +27,7 @@ _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
 _OPTIONS = ("pre_start_required", "get_preferred_allocation_available")
 _T = TypeVar("_T", str, tuple[str, str])
-Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
+Overlaps = Callable[[str, str], bool]  # whether two device ids are the same hardware
 _CODES = """
 allocated-not-prepared annotation-key api-version cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved
 checkpoint-unreadable checkpoint-write claim-skipped claim-unknown conflict counter-too-small counter-undefined
@@ -42,11 +42,11 @@ request-name resource-name service-order slow-rpc socket-path-too-long unprepare
 """
 CODES = frozenset(_CODES.split())
 """The codes of all findings, including those of DRA."""
-_QUOTED = 3  # names that a message quotes; of the others it says the number
+_QUOTED = 3  # names that a message quotes before it only counts the rest
 
 
 class Severity(Enum):
-    """The severity of a finding."""
+    """ERROR breaks a container, a pod or the kubelet; WARNING may still work."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -54,11 +54,11 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake that the real kubelet would not report."""
+    """A mistake that the real kubelet does not report."""
 
     code: str
     severity: Severity
-    resource: str  # empty if it is not about one resource
+    resource: str  # empty if the finding concerns no single resource
     message: str
 
     def __str__(self) -> str:
@@ -66,22 +66,20 @@ class Finding:
 
 
 def error(code: str, resource: str, message: str) -> Finding:
-    """A finding that breaks a container, a pod or the kubelet."""
     return Finding(code, Severity.ERROR, resource, message)
 
 
 def warning(code: str, resource: str, message: str) -> Finding:
-    """A finding that may work by luck."""
     return Finding(code, Severity.WARNING, resource, message)
 
 
 def twice(names: Iterable[_T]) -> list[_T]:
-    """The names that occur more than once, sorted."""
+    """Return the names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def unknown_code(code: str) -> str:
-    """An error message for a code that does not exist, with a suggestion; empty if the code exists."""
+    """Return an error message with a suggestion if the code does not exist, else an empty string."""
     if code in CODES:
         return ""
     near = difflib.get_close_matches(code, sorted(CODES), n=1)
@@ -100,7 +98,7 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
 
 
 def watched_registration(resource: str, endpoint: str, directory: str, *, streams_open: int) -> Iterator[Finding]:
-    """Check a device plugin's answer to GetInfo. `directory` is that of kubelet.sock."""
+    """Check a device plugin's GetInfo response. `directory` contains kubelet.sock."""
     if not endpoint.startswith("/"):
         text = f"endpoint {endpoint!r}: expected an absolute path; a relative one starts at the kubelet's directory"
         yield error("endpoint-relative", resource, text)
@@ -120,7 +118,7 @@ def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Find
 
 
 def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> Iterator[Finding]:
-    """Compare the request's options, which the kubelet ignores, with those of GetDevicePluginOptions."""
+    """Compare the options of a RegisterRequest, which the kubelet ignores, with those of GetDevicePluginOptions."""
     names = [name for name in _OPTIONS if getattr(request.options, name) != getattr(answered, name)]
     if request.HasField("options") and names:
         text = f"Register and GetDevicePluginOptions differ in {' and '.join(names)}; the kubelet uses only the latter"
@@ -138,11 +136,11 @@ def device_list(
     """Check a ListAndWatch message.
 
     Args:
-        resource: the resource
-        devices: the list
+        resource: the name of the resource
+        devices: the devices of the message
         size: the size of the message in bytes
-        held: ids of the resource that pods hold, or that are in an unanswered Allocate call
-        elsewhere: ids of other resources, and which resources
+        held: ids of the resource that pods hold or that a pending Allocate call requests
+        elsewhere: the device ids of other resources, mapped to their resource
     """
     by_id: dict[str, list[str]] = {}
     for device in devices:
@@ -176,7 +174,7 @@ def device_list(
 def preferred(
     resource: str, request: api.ContainerPreferredAllocationRequest, response: api.PreferredAllocationResponse
 ) -> Iterator[Finding]:
-    """Check a GetPreferredAllocation answer. The kubelet only intersects it with the available devices."""
+    """Check a GetPreferredAllocation response. The kubelet only intersects it with the available devices."""
     answers = response.container_responses
     if len(answers) > 1:
         text = f"{len(answers)} container responses to one request; only the first is read"
@@ -198,7 +196,7 @@ def preferred(
 
 
 def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Finding]:
-    """Check an Allocate answer. The kubelet reads only the first container response."""
+    """Check an Allocate response. The kubelet reads only the first container response."""
     answers = response.container_responses
     if len(answers) > 1:
         text = f"Allocate: {len(answers)} container responses to one request; only the first is read"
@@ -216,10 +214,10 @@ def shared_hardware(
     others: Iterable[tuple[str, Mapping[str, str]]],
     overlaps: Overlaps,
 ) -> Iterator[Finding]:
-    """Compare the devices of a pod with those of the other pods. Each has device ids with their resources.
+    """Compare the devices of a pod with those of other pods. The mappings are from device id to resource.
 
-    Only the kubelet can give the same id of the same resource to two pods: it frees the devices of ended pods also
-    while an Allocate is in flight, and then forgets the devices of that call (UpdateAllocatedDevices in manager.go).
+    If two pods get the same id of the same resource, this is a bug of the kubelet: it frees the devices of ended pods
+    even during an Allocate call, and then loses the devices of that call (UpdateAllocatedDevices in manager.go).
     """
     for other, theirs in others:
         for id_, resource in mine.items():
@@ -234,7 +232,7 @@ def shared_hardware(
 
 
 def cdi_name(name: str) -> str | None:
-    """The problem of a qualified CDI device name (`vendor/class=device`), or None."""
+    """Return what is wrong with a qualified CDI device name (`vendor/class=device`), or None."""
     kind, equals, device = name.partition("=")
     vendor, slash, class_ = kind.partition("/")
     if not (equals and slash):

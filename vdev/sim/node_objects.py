@@ -1,6 +1,6 @@
-"""Connects an embedded kubelet to the embedded API server: its Node, and the Pods that are created there.
+"""Connects an embedded kubelet to the embedded API server: its Node, and the Pods that clients create.
 
-Status, claims and events of pods are written to the API server. A deleted pod exists until the kubelet has ended it.
+Status, claims and events of pods are written to the API server. A deleted Pod exists until the kubelet has stopped it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _LONGEST_MESSAGE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
 _POLL_SECONDS = 0.5
 
-_NODE_INFO = {  # all of these fields are required in the API
+_NODE_INFO = {  # the API requires all of these fields
     "architecture": "amd64",
     "bootID": "",
     "containerRuntimeVersion": "vdev://sim",
@@ -38,12 +38,12 @@ _NODE_INFO = {  # all of these fields are required in the API
 
 
 class NodeObjects:
-    """Reconciles a kubelet's Node and Pods with the API server's."""
+    """Reconciles a kubelet with its Node and Pods in the API server."""
 
     def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
-        self._given: set[str] = set()  # the UIDs of the pods that the kubelet was given
+        self._given: set[str] = set()  # UIDs of the pods that were passed to the kubelet
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
@@ -55,12 +55,12 @@ class NodeObjects:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._sync(group)
-                    await journal.next_change(at_most=_POLL_SECONDS)  # not every change is announced
+                    await journal.next_change(at_most=_POLL_SECONDS)  # some changes do not notify the journal
         finally:
             stop()
 
     def register(self) -> None:
-        """Create the Node if it does not exist, as a kubelet does when it starts."""
+        """Create the Node if it does not exist, like a starting kubelet."""
         name = self._kubelet.node_name
         if not self._objects.has(_NODE, "", name):
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
@@ -82,7 +82,7 @@ class NodeObjects:
             "nodeInfo": {**_NODE_INFO, **(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
         }
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
-            # A kubelet also counts resources that other programs write into the capacity as allocatable.
+            # Like the real kubelet, add to allocatable the resources that other programs write into the capacity.
             status[field] = {**(before.get("capacity") or {}), **{name: str(count) for name, count in numbers.items()}}
         self._write(_NODE, old, {**old, "status": status})
 
@@ -102,7 +102,7 @@ class NodeObjects:
                 self._write_pod(document, pod)
             elif gone:
                 self._objects.delete(_POD, meta["namespace"], meta["name"])
-            # Otherwise, the kubelet gets the pod, unless it has an older pod of this name, which has not ended.
+            # Otherwise, pass the pod to the kubelet, unless an older pod of this name has not ended.
             elif uid not in self._given and f"{meta['namespace']}/{meta['name']}" not in keys:
                 self._given.add(uid)
                 group.create_task(self._start(uid, document), name=f"start pod {meta['name']}")
@@ -116,21 +116,21 @@ class NodeObjects:
         self._written_events = len(events)
 
     def _is_mine(self, document: Document) -> bool:
-        """Whether a pod has this node, or waits for the embedded scheduler."""
+        """Whether a pod is bound to this node or waits for the embedded scheduler."""
         spec = document["spec"]
         if node := spec.get("nodeName"):
             return bool(node == self._kubelet.node_name)
         return spec.get("schedulerName") == _OWN and not spec.get("schedulingGates")
 
     async def _start(self, uid: str, document: Document) -> None:
-        """Give a pod to the kubelet. A refused pod is tried again at the next change."""
+        """Pass a pod to the kubelet. A refused pod is retried at the next change."""
         try:
             await self._kubelet.run_pod(document, wait_for_devices=True)
         except ManifestError as error:
             self._refuse(document, str(error))
             self._given.discard(uid)
         except KubeletPanic:
-            pass  # it is in the journal, and the next kubelet process admits the pod
+            pass  # the journal has the panic, and the next kubelet process admits the pod
 
     def _refuse(self, document: Document, why: str) -> None:
         """Report why a pod is refused, in its status, in an event and in the journal."""
@@ -190,14 +190,14 @@ class NodeObjects:
 
 
 def pod_status(pod: PodStatus) -> dict[str, Any]:
-    """The status of a Pod object."""
+    """Return the status of the Pod object for a pod of the kubelet."""
     status: dict[str, Any] = {"phase": pod.phase.value}
     scheduled = {"type": "PodScheduled", "status": "True" if pod.bound else "False"}
     if pod.reason == "Unschedulable":
         status["conditions"] = [{**scheduled, "reason": pod.reason, "message": pod.message}]
     else:
         status["conditions"] = [scheduled]
-        # Why a pod cannot be deleted is only in the kubelet's log.
+        # The real kubelet only logs why it cannot delete a pod.
         message = "" if pod.terminating else pod.message
         status |= {key: text for key, text in (("reason", pod.reason), ("message", message)) if text}
     lists: dict[str, list[dict[str, Any]]] = {}
@@ -221,11 +221,11 @@ def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
     elif container.done or pod.phase is Phase.SUCCEEDED:
         state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     elif pod.phase is Phase.FAILED or (pod.terminating and not container.waiting):
-        # A pod with a reason was rejected, and its containers were killed.
+        # A pod with a reason was rejected and its containers were killed.
         state = {"terminated": {"exitCode": _KILLED if pod.reason or pod.terminating else 1, "reason": "Error"}}
     else:
         state = {"waiting": {"reason": container.waiting or CLAIMS_REASON}}
-        if container.message and container.waiting != CLAIMS_REASON:  # failures to prepare claims are events
+        if container.message and container.waiting != CLAIMS_REASON:  # failed preparations are events
             state["waiting"]["message"] = container.message
     found = {"name": container.name, "image": "", "imageID": "", "ready": container.running, "state": state}
     found["restartCount"] = container.restarts
@@ -235,7 +235,7 @@ def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
 
 
 def _with_ready(conditions: list[Mapping[str, Any]], *, is_ready: bool) -> list[Mapping[str, Any]]:
-    """The conditions of a Node with a new condition Ready, if its status has changed."""
+    """Return the conditions of a Node. Ready is replaced if its status has changed."""
     old = next((each for each in conditions if each["type"] == "Ready"), None)
     wanted = "True" if is_ready else "Unknown"
     if old is not None and old["status"] == wanted:

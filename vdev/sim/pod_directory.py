@@ -1,6 +1,6 @@
-"""Creates the objects of a directory of manifests in the API server's store: Pods, and objects of DRA.
+"""Creates the objects from a directory of manifests (Pods and DRA objects) in the API server's store.
 
-Objects are created and deleted with their file, so an edited file has new pods. `node_objects` runs the pods. The
+Objects are created and deleted with their file, so editing a file replaces its pods. `node_objects` runs the pods. The
 directory is polled, so it may be on any file system.
 """
 
@@ -21,7 +21,7 @@ from .objects.pod_manifest import ManifestError
 
 _DRA_KINDS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _SUFFIXES = {".yaml", ".yml", ".json"}
-_LARGEST_MANIFEST = 1_000_000  # bytes; the API server's limit is near that
+_LARGEST_MANIFEST = 1_000_000  # bytes; close to the API server's limit
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class _Object:
     path: str
     line: int  # its first line
     document: Mapping[str, Any]
-    created: Mapping[str, Any] | None = None  # the object's metadata
-    refused: str = ""  # why it was refused the last time
+    created: Mapping[str, Any] | None = None  # metadata of the created object
+    refused: str = ""  # the last reason for a refusal
 
     @property
     def is_pod(self) -> bool:
@@ -40,17 +40,17 @@ class _Object:
 
 
 class PodDirectory:
-    """Creates and deletes objects as the files of a directory say. It is read every `interval` seconds."""
+    """Keeps objects in sync with the manifests in a directory. It is read every `interval` seconds."""
 
     def __init__(self, objects: ObjectStore, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
         self._objects = objects
         self._journal = journal
         self._path = Path(path)
         self._interval = interval
-        self._files: dict[str, tuple[bytes, list[_Object]]] = {}  # by name, the content and its objects
+        self._files: dict[str, tuple[bytes, list[_Object]]] = {}  # content and objects, by file name
 
     async def run(self) -> None:
-        """Follow the directory until cancelled."""
+        """Sync the directory periodically until cancelled."""
         while True:
             await self.sync()
             await asyncio.sleep(self._interval)
@@ -69,7 +69,7 @@ class PodDirectory:
             self._create(each)
 
     def _load(self, path: str, content: bytes) -> list[_Object]:
-        """The objects of a file; none if there is a mistake in it, which is reported."""
+        """Return the objects of a file. If the file is invalid, report it and return an empty list."""
         line, why = 1, "the file is empty: expected Pods or objects of DRA"
         try:
             objects = [_Object(path, *each) for each in yaml_text.numbered_documents(content) if each[1] is not None]
@@ -90,7 +90,7 @@ class PodDirectory:
         try:
             new.created = self._objects.add(BY_NAME[new.document["kind"]], new.document)["metadata"]
         except Refused as error:
-            # It is tried again, because an old pod of this name may be Terminating.
+            # The next sync retries, because an old pod of this name may be Terminating.
             if new.refused != str(error):
                 new.refused = str(error)
                 self._journal.note_refused(new.path, str(error), new.line)
@@ -98,13 +98,13 @@ class PodDirectory:
     def _delete(self, objects: Iterable[_Object]) -> None:
         for each in sorted(objects, key=lambda each: not each.is_pod):
             if (meta := each.created) is not None:
-                with contextlib.suppress(Refused):  # somebody else has deleted it
+                with contextlib.suppress(Refused):  # another client has deleted it
                     kind, place = BY_NAME[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
                     self._objects.delete(kind, *place, {"uid": meta["uid"]}, now=False)
 
 
 def _check(document: Any) -> None:
-    """Raise ManifestError if a document is neither a Pod nor an object of DRA."""
+    """Raise ManifestError if a document is neither a Pod nor a DRA object."""
     if not isinstance(document, dict) or document.get("kind") not in _DRA_KINDS:
         pod_manifest.parse(document)
     elif document.get("apiVersion") != (kind := BY_NAME[document["kind"]]).api_version:
@@ -112,7 +112,7 @@ def _check(document: Any) -> None:
 
 
 def _read(directory: Path) -> dict[str, bytes]:
-    """The manifests of a directory by file name; none if it does not exist. Blocks."""
+    """Return the manifests of a directory by file name; empty if the directory does not exist. Blocks."""
     found: dict[str, bytes] = {}
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted(directory.iterdir()):

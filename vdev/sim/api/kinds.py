@@ -1,4 +1,4 @@
-"""The kinds of objects that the API server serves, its errors, and its documents about itself.
+"""The kinds of objects that the API server serves, its errors, and its discovery documents.
 
 To add a kind, add it to `KINDS`.
 """
@@ -14,19 +14,19 @@ Stored: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ApiKind:
-    """One kind of objects, of version v1 of its group."""
+    """A kind of API object. The version is always v1."""
 
     group: str
     kind: str
     plural: str
     namespaced: bool = True
     status: bool = False  # the status is a subresource
-    generation: bool = False  # changes of the spec are counted
-    graceful: bool = False  # an object that has a node stays until its kubelet deletes it
+    generation: bool = False  # metadata.generation counts changes of the spec
+    graceful: bool = False  # an object that is bound to a node exists until the kubelet deletes it
     selectable: tuple[str, ...] = ()  # fields for field selectors, besides name and namespace
     immutable: tuple[str, ...] = ()
     short: tuple[str, ...] = ()  # names for kubectl
-    actions: tuple[str, ...] = ()  # subresources at which another kind is created
+    actions: tuple[str, ...] = ()  # subresources that accept an object of another kind
 
     @property
     def api_version(self) -> str:
@@ -39,7 +39,7 @@ class ApiKind:
 
     @property
     def path(self) -> str:
-        """The path of the objects, of a namespace if the kind has namespaces."""
+        """The path of the objects. It contains `{namespace}` if the kind is namespaced."""
         return f"{self.root}{'/namespaces/{namespace}' * self.namespaced}/{self.plural}"
 
     @property
@@ -86,7 +86,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 def value_at(document: Document, path: str) -> Any:
-    """The value at a path such as `spec.pool.name`; None if there is none."""
+    """Return the value at a path such as `spec.pool.name`, or None if it does not exist."""
     found: Any = document
     for part in path.split("."):
         found = (found or {}).get(part)
@@ -94,7 +94,7 @@ def value_at(document: Document, path: str) -> Any:
 
 
 class Refused(Exception):
-    """An error as the API server answers it: a Status."""
+    """An error response of the API server: a `Status` object."""
 
     def __init__(self, status: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -112,7 +112,7 @@ class Refused(Exception):
 
 
 def wrong(value: Any, why: str) -> str:
-    """The message about an invalid value."""
+    """Return the API server's message for an invalid value."""
     return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {why}"
 
 
@@ -125,13 +125,13 @@ def exists(kind: ApiKind, name: str) -> Refused:
 
 
 def conflict(kind: ApiKind, name: str, why: str) -> Refused:
-    """The object is not in the state that the request expects."""
+    """The error if an object is not in the state that a request expects."""
     text = f'Operation cannot be fulfilled on {kind.full} "{name}": {why}'
     return Refused(409, "Conflict", text, **_details(kind, name))
 
 
 def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Refused:
-    """The object breaks rules: field and message of each problem."""
+    """The error for an invalid object. `problems` are pairs of field and message."""
     full = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     causes = [{"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in problems]
     texts = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
@@ -147,9 +147,10 @@ def _details(kind: ApiKind, name: str) -> dict[str, Any]:
 
 
 def discovery(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Document]:
-    """The documents about groups, versions and kinds by path, which kubectl asks for first.
+    """Return the discovery documents by path: groups, versions and kinds. kubectl requests them first.
 
-    The OpenAPI document has no schemas. It says only that the server checks patches, so kubectl does not check them.
+    The OpenAPI document has no schemas. It only declares server-side validation of patches, so kubectl does not
+    validate them.
     """
     major, minor = map(str, version)
     by_root: dict[str, list[ApiKind]] = {}

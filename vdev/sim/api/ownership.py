@@ -1,8 +1,8 @@
-"""The managers that own the fields of an object: server-side apply for JSON, as the API server does it.
+"""Server-side apply for JSON: the field managers that own the fields of an object.
 
-The API server's library is structured-merge-diff 6.3.2. A path is a tuple of `f:name` (a member of a map) and `k:{…}`
-(an item of a list with keys). An item of a list with keys has an owner, and so has each of its fields. A list without
-keys is owned as a whole.
+It follows the API server's library, structured-merge-diff 6.3.2. A path is a tuple of `f:name` (a member of a map) and
+`k:{…}` (an item of a list with keys). Such an item has owners, and so has each of its fields. A list without keys is
+owned as a whole.
 """
 
 import json
@@ -15,7 +15,7 @@ Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
 Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
-UNOWNED = {  # fields that the server itself writes
+UNOWNED = {  # fields that only the server writes
     ("f:metadata", f"f:{name}")
     for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 } | {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",)}
@@ -23,7 +23,7 @@ _GONE = object()
 
 
 def _members(value: Any, place: Place) -> list[tuple[str, Place, Any]] | None:
-    """The members of a map or list that have owners: part of the path, place and value; None for a single value."""
+    """Return path element, place and value of each member of a map or list; None for a single value."""
     if isinstance(value, dict) and place != ONE_VALUE:
         return [(f"f:{name}", (*place, name), each) for name, each in value.items()]
     if isinstance(value, list) and (keys := LIST_KEYS.get(place)):
@@ -39,7 +39,7 @@ def _fields(value: Any, path: Path = (), place: Place = ()) -> dict[Path, Any]:
     members = _members(value, place)
     if members is None or value == {}:
         return {path: value}
-    found: dict[Path, Any] = {}  # nobody owns an empty list
+    found: dict[Path, Any] = {}  # an empty list has no owner
     for part, inner, each in members:
         at = (*path, part)
         if part.startswith("k:"):
@@ -49,12 +49,12 @@ def _fields(value: Any, path: Path = (), place: Place = ()) -> dict[Path, Any]:
 
 
 def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
-    """The fields of a document that a manager can own, by path; the value of a list item itself is None."""
+    """Return the fields of a document that a manager can own, by path. The value of a list item itself is None."""
     return {path: value for path, value in _fields(document).items() if path not in UNOWNED}
 
 
 def shown(path: Path) -> str:
-    """Write a path as the API server does: `.status.conditions[type="Ready"].status`."""
+    """Format a path like the API server: `.status.conditions[type="Ready"].status`."""
     text = ""
     for part in path:
         if part.startswith("f:"):
@@ -66,7 +66,7 @@ def shown(path: Path) -> str:
 
 
 def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Place = ()) -> Any:
-    """Remove fields, and maps and lists that become empty, from a value; `_GONE` if nothing is left."""
+    """Return a value without dropped fields and the containers that become empty; `_GONE` if nothing is left."""
     members = _members(value, place)
     if not members:
         return value
@@ -81,7 +81,7 @@ def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Plac
 
 
 def encoded(paths: Iterable[Path]) -> dict[str, Any]:
-    """Write paths in the form of `fieldsV1`."""
+    """Encode paths as `fieldsV1`."""
     tree: dict[str, Any] = {}
     for path in sorted(paths):
         at = tree
@@ -93,7 +93,7 @@ def encoded(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mapping[str, Any]) -> Owners:
-    """Return the owners after an update: the writer also owns the changed fields, and nobody owns a removed field."""
+    """Return the owners after an update. The writer also owns the changed fields; removed fields have no owner."""
     changed, removed = _compared(old, new)
     return _taken(owners, manager, owners.get(manager, frozenset()) | changed, changed, removed)
 
@@ -101,13 +101,13 @@ def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mappi
 def applied(
     owners: Owners, manager: Manager, live: Mapping[str, Any], document: Mapping[str, Any], *, force: bool
 ) -> tuple[dict[str, Any], Owners, list[tuple[Manager, Path]]]:
-    """Return the object and its owners after an apply, and the conflicts. If there are any, do not store the object."""
+    """Return the object and its owners after an apply, and the conflicts. With conflicts, do not store the object."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
     claimed = wanted.union(*(paths for each, paths in owners.items() if each != manager))
-    # A field that this manager no longer applies is removed, unless another manager owns it or something below it.
-    # If nobody owns anything in such a field any more, all of it is removed, also what nobody ever owned, such as the
-    # capacity with which a Node was created (source: structured-merge-diff, prune).
+    # A field that this manager no longer applies is removed, unless another manager owns it or a field in it. If no
+    # field in it has an owner, all of it is removed, including fields that never had an owner, such as the capacity
+    # that a Node had at creation (source: structured-merge-diff, prune).
     kept = set().union(*(_with_parents(path) for path in claimed if _is_in_owned_items(path, claimed)))
     mine = set().union(*map(_with_parents, before))
     dropped = {path for path in mine - kept - UNOWNED if path in before or path[-1].startswith("f:")}
@@ -122,13 +122,13 @@ def applied(
 def _taken(
     owners: Owners, manager: Manager, mine: frozenset[Path], changed: frozenset[Path], removed: frozenset[Path]
 ) -> Owners:
-    """Give fields to a manager, and take changed and removed fields from all others."""
+    """Assign fields to a manager, and remove changed and removed fields from all other managers."""
     found = {other: paths - changed - removed for other, paths in owners.items()} | {manager: mine - removed}
     return {each: paths for each, paths in found.items() if paths}
 
 
 def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
-    """Write the owners in the form of `metadata.managedFields`."""
+    """Encode the owners as `metadata.managedFields`."""
     return [
         {
             "manager": name,
@@ -143,21 +143,21 @@ def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
 
 
 def _with_parents(path: Path) -> set[Path]:
-    """A field and the fields that contain it."""
+    """Return the paths of a field and of all fields that contain it."""
     return {path[:length] for length in range(1, len(path) + 1)}
 
 
 def _is_in_owned_items(path: Path, paths: Collection[Path]) -> bool:
-    """Whether all list items that contain a field have owners; otherwise, it does not keep such an item.
+    """Whether all list items that contain a field have owners. If not, the field does not keep these items.
 
-    A kubelet, for example, owns fields of the conditions with which it registered its Node, but not these conditions
+    For example, a kubelet owns fields of the conditions with which it registered its Node, but not the list items
     (source: structured-merge-diff, prune).
     """
     return all(path[: at + 1] in paths for at, part in enumerate(path) if part.startswith("k:"))
 
 
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[frozenset[Path], frozenset[Path]]:
-    """The paths whose values are new or different, and the removed paths."""
+    """Return the added or changed paths, and the removed paths."""
     before, after = owned(old), owned(new)
     changed = frozenset(path for path, value in after.items() if path not in before or before[path] != value)
     return changed, frozenset(before.keys() - after.keys())

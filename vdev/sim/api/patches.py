@@ -1,4 +1,4 @@
-"""The patches of the API server: JSON merge patch, JSON patch, and merging by the keys of lists."""
+"""Patches of the API server: JSON merge patch, JSON patch, and strategic merge patch."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -17,14 +17,14 @@ LIST_KEYS: Mapping[Place, tuple[str, ...]] = {
     ("status", "reservedFor"): ("uid",),
     ("spec", "containers"): ("name",),
 }
-ONE_VALUE = ("status", "devices", "*", "data")  # what a driver says about a device of a claim, in its own form
+ONE_VALUE = ("status", "devices", "*", "data")  # arbitrary data of a driver about an allocated device
 
 
 def merged(document: Any, patch: Any, place: Place = (), *, lists: Mapping[Place, tuple[str, ...]] = LIST_KEYS) -> Any:
-    """Apply a strategic merge patch or a server-side apply to a document. Lists with keys are merged by item.
+    """Merge a strategic merge patch or a server-side apply into a document. Lists with keys are merged by item.
 
-    In a patch, null removes a field, and the only directive is `$patch: delete` in an item. Without `lists`, this is a
-    JSON merge patch (RFC 7386).
+    A null in a patch removes the field. The only supported directive is `$patch: delete` in a list item. With empty
+    `lists`, this is a JSON merge patch (RFC 7386).
     """
     if isinstance(patch, dict) and place != ONE_VALUE:
         if lists and (unknown := [name for name in patch if name.startswith("$")]):
@@ -70,7 +70,7 @@ def operations(document: Any, patch: Any) -> Any:
 
 
 def _operate(document: Any, operation: Mapping[str, Any]) -> None:
-    """Do one operation. Raises LookupError, TypeError, ValueError or AttributeError if it is not possible."""
+    """Apply one operation. Raises LookupError, TypeError, ValueError or AttributeError if it is not possible."""
     at, last = _place(document, operation["path"])
     match operation["op"]:
         case "test":
@@ -97,7 +97,7 @@ def _add(at: Any, last: Any, value: Any) -> None:
 
 
 def _place(document: Any, path: str) -> tuple[Any, Any]:
-    """The map or list in which a path ends, and the key or index there."""
+    """Return the map or list that contains the last element of a path, and the key or index of that element."""
     _, *above, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
     at = document
     for part in above:

@@ -1,4 +1,4 @@
-"""Request bodies in Kubernetes' protobuf form, decoded into the objects that they would be in JSON."""
+"""Decodes request bodies in Kubernetes' protobuf encoding into the equivalent JSON objects."""
 
 import base64
 import json
@@ -17,13 +17,13 @@ _KINDS: Mapping[tuple[str, str], type[Message]] = {
     (each.api_version, each.kind): getattr(pb, each.kind) for each in KINDS if each.kind not in ("Node", "Pod")
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INLINE = "deviceConfiguration"  # in JSON, the fields of this message are in its parent
+INLINE = "deviceConfiguration"  # inline in JSON: its fields belong to the parent object
 
 
 def document(body: bytes) -> dict[str, Any]:
-    """The object in a body, without fields that Kubernetes 1.36 does not have.
+    """Return the object in a body, without fields that Kubernetes 1.36 does not have.
 
-    Raises Refused for a kind that must be sent as JSON, and ValueError for a malformed body.
+    Raises Refused for a kind that only JSON supports, and ValueError for a malformed body.
     """
     if not body.startswith(_MAGIC):
         raise ValueError(f"a body of {MEDIA_TYPE} begins with {_MAGIC!r}")
@@ -37,7 +37,7 @@ def document(body: bytes) -> dict[str, Any]:
 
 
 def _message(api_version: str, kind: str) -> type[Message]:
-    if kind == "DeleteOptions":  # the same in each group
+    if kind == "DeleteOptions":  # the same type in each group
         return pb.DeleteOptions
     if (found := _KINDS.get((api_version, kind))) is not None:
         return found

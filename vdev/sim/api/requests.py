@@ -1,4 +1,4 @@
-"""Requests for objects: their bodies and selectors, lists and watches from a version on, and writes."""
+"""Handles requests for objects: decodes bodies, parses selectors, lists, watches and writes."""
 
 import asyncio
 import json
@@ -24,8 +24,8 @@ _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 _BODIES = ("", JSON, YAML, protobuf_bodies.MEDIA_TYPE, *_PATCHES, APPLY)
 _LONGEST_WATCH = 1800.0  # seconds
-_OPAQUE = ("opaque", "data")  # fields with objects of drivers, in which null may mean something
-_PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")  # metadata that must be that of the object
+_OPAQUE = ("opaque", "data")  # fields with data of drivers, which may contain a meaningful null
+_PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")  # metadata that must match the stored object
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -57,7 +57,7 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """The field manager."""
+        """The field manager; by default the name of the client program in `User-Agent`."""
         agent = self.headers.get("user-agent", "").partition("/")[0] or "unknown"
         return self.params.get("fieldManager") or agent
 
@@ -99,7 +99,7 @@ _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
 
 
 def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Callable[[Document], bool]:
-    """Return a function that says whether a request selects an object. Raises Refused."""
+    """Return a predicate for the objects that a request selects. Raises Refused."""
     fields = list(_fields(kind, params.get("fieldSelector", "")))
     text = params.get("labelSelector", "")
     requirements = [_requirement(each) for each in _COMMA.split(text)] if text else []
@@ -120,7 +120,7 @@ def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Calla
 
 
 def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
-    """Return path, value, and whether the field must have that value. Raises Refused."""
+    """Parse a field selector: yield path, value, and whether the field must have that value. Raises Refused."""
     for each in filter(None, text.split(",")):
         name, equals, value = each.partition("=")
         wanted = not name.endswith("!")
@@ -156,7 +156,7 @@ def _text(document: Document, path: str) -> str:
 
 
 def listed(objects: ObjectStore, request: Request) -> Document:
-    """All objects that a request selects. There are no pages; a server need not have them (ListOptions, `limit`)."""
+    """Return all objects that a request selects. `limit` is ignored, as the API allows (ListOptions)."""
     _requested_version(objects, request)
     chosen = selection(request.kind, request.namespace, request.params)
     return {
@@ -170,15 +170,15 @@ def listed(objects: ObjectStore, request: Request) -> Document:
 def watch(
     objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
 ) -> AsyncIterator[bytes]:
-    """The events until the time is over or the store has forgotten the next change. Raises Refused.
+    """Yield the events of a watch until it times out or the next change is no longer stored. Raises Refused.
 
-    Without a version, a watch begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of
-    them. The first item has the existing objects, and is empty if none are sent. Between two bookmarks are `bookmarks`
-    seconds.
+    Without a version, a watch begins with the existing objects. With `sendInitialEvents`, a bookmark follows the last
+    of them. The first item contains the existing objects, and is empty if the watch does not send them. `bookmarks` is
+    the number of seconds between two bookmarks.
     """
     kind, params = request.kind, request.params
     chosen = selection(kind, request.namespace, params)
-    version = _requested_version(objects, request)  # the changes up to this one were sent
+    version = _requested_version(objects, request)  # the client has the changes up to this version
     wants_bookmarks = params.get("allowWatchBookmarks") == "true"
     marks_initial = params.get("sendInitialEvents") == "true"
     sends_existing = marks_initial or (version == 0 and "sendInitialEvents" not in params)
@@ -189,7 +189,7 @@ def watch(
         return _line("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
 
     def event(change: Change) -> bytes:
-        """The event of a change, empty if the watch does not select the object."""
+        """Encode the event of a change; empty if the watch does not select the object."""
         old, new = (each if each is not None and chosen(each) else None for each in (change.old, change.new))
         if new is not None:
             return _line("ADDED" if old is None else "MODIFIED", form(new))
@@ -232,7 +232,7 @@ def _line(kind: str, document: Document) -> bytes:
 
 
 def _requested_version(objects: ObjectStore, request: Request) -> int:
-    """The version from which a list or watch starts; 0 means any. Raises Refused."""
+    """Return the version from which a list or watch starts; 0 means any. Raises Refused."""
     given = request.params.get("resourceVersion", "")
     if given and not given.isdecimal():
         raise Refused(400, "BadRequest", f'resourceVersion: Invalid value: "{given}"')
@@ -251,7 +251,7 @@ def _without_kind(document: Stored) -> Stored:
 
 
 def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
-    """Do what a request asks for; returns the HTTP status and the answer. Raises Refused."""
+    """Execute a request that writes. Returns the HTTP status and the response body. Raises Refused."""
     if "dryRun" in request.params:
         raise Refused(400, "BadRequest", "this server does not support dryRun")
     kind, namespace = request.kind, request.namespace
@@ -260,7 +260,7 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
             return 201, _act_on_pod(objects, request)
         case "create":
             document = _understood(kind, request.body)
-            if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
+            if kind.status and kind.kind != "Node":  # a kubelet creates its Node with the first status
                 document = without_status(document)
             return 201, objects.create(kind, namespace, document, request.manager)
         case "delete":
@@ -277,7 +277,7 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
 
 
 def _understood(kind: ApiKind, document: Any) -> Stored:
-    """Return the object of a body, without fields that are null. It need not name its kind. Raises Refused."""
+    """Return the object in a body without null fields. `apiVersion` and `kind` are optional. Raises Refused."""
     expected = kind.api_version, kind.kind
     if not isinstance(document, dict) or expected != (
         document.get("apiVersion") or expected[0],
@@ -358,7 +358,7 @@ def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
 
 
 def _act_on_pod(objects: ObjectStore, request: Request) -> Document:
-    """Do one of `POD_ACTIONS`. Raises Refused."""
+    """Bind or evict a pod (see `POD_ACTIONS`). Raises Refused."""
     document = request.body if isinstance(request.body, dict) else {}
     version, kind = POD_ACTIONS[request.subresource]
     if (document.get("apiVersion") or version, document.get("kind") or kind) != (version, kind):

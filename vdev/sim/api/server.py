@@ -1,9 +1,9 @@
-"""An API server on loopback: Kubernetes' verbs over the objects of `store`, for any HTTP client.
+"""An API server on loopback. It serves the objects of `store` to any HTTP client.
 
     async with ApiServer() as api:
         print(api.address)      # http://127.0.0.1:…
 
-It knows no users and allows everything, so it listens on loopback only.
+It has no authentication and no authorization, so it listens on loopback only.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .kinds import KINDS, ApiKind, Document, Refused, discovery
 from .requests import Request
 from .store import ObjectStore, well_formed
 
-_VERBS = {  # as in RBAC: for one object, and for all
+_VERBS = {  # as in RBAC: for one object and for a collection
     "GET": ("get", "list"),
     "HEAD": ("get", "list"),
     "POST": ("create", "create"),
@@ -37,18 +37,18 @@ _VERBS = {  # as in RBAC: for one object, and for all
     "PATCH": ("patch", ""),
     "DELETE": ("delete", "deletecollection"),
 }
-_ACCEPT_TURNS = 5  # of the event loop: asyncio needs three between accept() and connection_made(), with TLS one more
+_ACCEPT_TURNS = 5  # iterations of the event loop: asyncio needs 3 from accept() to connection_made(), and 4 with TLS
 _IDLE = 90  # seconds for which a connection may be idle, as in Kubernetes
 
 
 class ApiServer:
-    """Serves objects. With port 0 it takes a free port, and keeps it when it stops and starts again.
+    """Serves objects. With port 0, it chooses a free port and keeps it over restarts.
 
     Raises UsageError for a host that is not loopback.
     """
 
     bookmarks = 60.0
-    """Seconds between two bookmarks of a watch, as in Kubernetes (cacher, defaultBookmarkFrequency)."""
+    """Seconds between two bookmarks of a watch (source: cacher, defaultBookmarkFrequency)."""
 
     def __init__(
         self,
@@ -112,19 +112,19 @@ class ApiServer:
         def connected() -> asyncio.Protocol:
             return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
 
-        # uvicorn.Server would need 0.2 s to stop, would first finish open requests and wait for watches, and takes over
-        # the signals of the process. Tests of clients need a server that is gone at once, like a crashed one.
+        # uvicorn.Server takes 0.2 s to stop, finishes open requests and watches first, and installs signal handlers.
+        # Tests of clients need a server that stops immediately, as in a crash.
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(connected, self._host, self.port, ssl=self._tls)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
-        """Stop listening and cut every connection."""
+        """Stop listening and abort all connections."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
-        # asyncio leaks an accepted connection if the listener is closed before the connection has a transport. So it
-        # stops accepting first, and closes the listener when all accepted connections are known.
+        # asyncio leaks an accepted connection if the listener is closed before the connection has a transport. So stop
+        # accepting first, and close the listener when all accepted connections have a transport.
         for each in listener.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPT_TURNS):
@@ -141,10 +141,10 @@ class ApiServer:
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request) -> None:
-        """Called before each request; may raise Refused, or wait."""
+        """Hook that is called before each request. It may raise Refused or wait."""
 
     def stream(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The events of a watch as they are sent."""
+        """Hook that may change the events of a watch before they are sent."""
         return events
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ApiServer:
         return found
 
     async def respond(self, kind: ApiKind, subresource: str, sent: HttpRequest) -> Response:
-        """The answer to a request for objects. Raises Refused."""
+        """Respond to a request for objects. Raises Refused."""
         place, params = sent.path_params, sent.query_params
         verb, verb_of_all = _VERBS[sent.method]
         if "name" not in place:

@@ -1,6 +1,6 @@
-"""The objects of the API server, with their versions, the owners of their fields, and their recent changes.
+"""Stores the objects of the API server, their versions, the owners of their fields, and recent changes.
 
-Stored objects are never changed, only replaced, so callers may keep them.
+Stored objects are replaced and never modified, so callers may keep references to them.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ from .validation import Rules
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 NAMESPACES = ("default", "kube-system")
-_KEPT = 20_000  # changes that a watch can still ask for
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # the characters behind generated names, as in Kubernetes
-_LONGEST_PREFIX = 58  # of a generated name, so that it fits a label
+_KEPT = 20_000  # changes that a watch can start from
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # characters of the suffix of generated names, as in Kubernetes
+_LONGEST_PREFIX = 58  # of a generated name, so that the name fits into a label
 _NAMESPACE = BY_NAME["Namespace"]
 _SERVER_FIELDS = {
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
 }
 _IMMUTABLE = "field is immutable"
-_MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
+_MANAGER = "cluster"  # the field manager for writes of the kubelet and the cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of an object."""
+    """A recorded change of an object, for watches."""
 
     version: int
     kind: ApiKind
@@ -50,12 +50,12 @@ def timestamp() -> str:
 
 
 class ObjectStore:
-    """All objects, by the rules of a release."""
+    """All objects of the API server. `rules` are those of a Kubernetes release."""
 
     def __init__(self, *, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self.version = 1000
-        self.forgotten = 0  # changes up to this version cannot be asked for
+        self.forgotten = 0  # changes up to this version are no longer stored
         self._listeners: list[Callable[[], None]] = []
         self._found: defaultdict[ApiKind, dict[Key, Stored]] = defaultdict(dict)
         self._owners: dict[tuple[ApiKind, str, str], Owners] = {}
@@ -73,7 +73,7 @@ class ObjectStore:
         return found
 
     def find(self, kind: ApiKind, namespace: str, name: str) -> Stored | None:
-        """Return an object, None if it does not exist."""
+        """Return an object, or None if it does not exist."""
         return self._found[kind].get((namespace, name))
 
     def has(self, kind: ApiKind, namespace: str, name: str) -> bool:
@@ -85,7 +85,7 @@ class ObjectStore:
         return [each for key, each in found if not namespace or key[0] == namespace]
 
     def since(self, kind: ApiKind, version: int) -> list[Change]:
-        """Return the changes of a kind's objects after a version. Raises Refused if some of them are forgotten."""
+        """Return the changes of a kind's objects after a version. Raises Refused if some are no longer stored."""
         if version < self.forgotten:
             raise Refused(410, "Expired", f"too old resource version: {version} ({self.forgotten})")
         newest_first = itertools.takewhile(lambda each: each.version > version, reversed(self._history))
@@ -109,7 +109,7 @@ class ObjectStore:
         return self._write(kind, (namespace, name), {**document, "metadata": metadata}, (manager, "Update", ""))
 
     def add(self, kind: ApiKind, document: Document) -> Stored:
-        """Create an object, and its namespace if that does not exist, as the kubelet or the cluster. Raises Refused."""
+        """Create an object for the kubelet or the cluster, and its namespace if missing. Raises Refused."""
         with well_formed():
             namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
             if namespace and not self.has(_NAMESPACE, "", namespace):
@@ -117,7 +117,7 @@ class ObjectStore:
             return self.create(kind, namespace, document, _MANAGER)
 
     def edit(self, kind: ApiKind, namespace: str, name: str, edit: Callable[[dict[str, Any]], None]) -> Stored | None:
-        """Edit an object, as the kubelet or the cluster; None if it does not exist. Raises Refused."""
+        """Edit an object for the kubelet or the cluster. Returns None if it does not exist. Raises Refused."""
         old = self.find(kind, namespace, name)
         if old is None:
             return None
@@ -127,14 +127,14 @@ class ObjectStore:
             return self.change(kind, (namespace, name), new, manager=_MANAGER)
 
     def change(self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "") -> Stored:
-        """Replace an object. The subresource only tells how the manager wrote it. Raises Refused."""
+        """Replace an object. `subresource` is only recorded in the managed fields. Raises Refused."""
         self.get(kind, *key)
         return self._write(kind, key, document, (manager, "Update", subresource))
 
     def apply(
         self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "", force: bool
     ) -> Stored:
-        """Change or create an object by a server-side apply of some of its fields. Raises Refused."""
+        """Create or change an object by server-side apply. Raises Refused."""
         who, sent = (manager, "Apply", subresource), as_given_back(kind.kind, document)
         live, owners = self._found[kind].get(key, {}), self._owners.get((kind, *key), {})
         new, owners, clashes = ownership.applied(owners, who, live, sent, force=force)
@@ -145,9 +145,9 @@ class ObjectStore:
     def _write(
         self, kind: ApiKind, key: Key, document: Document, manager: Manager, owners: Owners | None = None
     ) -> Stored:
-        """Store an object: a new one, or the next version of the stored one. Raises Refused.
+        """Validate and store a new object or the next version of an object. Raises Refused.
 
-        By default, the manager owns what it has changed.
+        With `owners` None, the manager becomes the owner of the fields that it has changed.
         """
         old = self._found[kind].get(key, {})
         new = deepcopy(dict(as_given_back(kind.kind, document)))
@@ -162,12 +162,12 @@ class ObjectStore:
         if changed:
             raise invalid(kind, key[1], [(path, wrong(value_at(new, path), _IMMUTABLE)) for path in changed])
         if owners is None:
-            owned = new if old or not kind.status else without_status(new)  # nobody owns the first status
+            owned = new if old or not kind.status else without_status(new)  # the first status has no owner
             owners = ownership.updated(self._owners.get((kind, *key), {}), manager, old, owned)
         return self._store(kind, key, old, new, owners)
 
     def _check_metadata(self, kind: ApiKind, key: Key, old: Stored, sent: Document) -> None:
-        """Check that a write is about this object. Raises Refused."""
+        """Check that the metadata in a request match the object. Raises Refused."""
         namespace, name = key
         if kind.namespaced and not self.has(_NAMESPACE, "", namespace):
             raise not_found(_NAMESPACE, namespace)
@@ -199,7 +199,7 @@ class ObjectStore:
         *,
         now: bool = True,
     ) -> Stored:
-        """Delete an object, or mark it if its node or the owner of a finalizer must delete it."""
+        """Delete an object, or mark it as deleted if it waits for its kubelet or has finalizers. Raises Refused."""
         found = self.get(kind, namespace, name)
         for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             wanted, actual = (preconditions or {}).get(field), found["metadata"][field]
@@ -226,7 +226,7 @@ class ObjectStore:
         return at_version(found, self.version)
 
     def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
-        """Store an object (`old` empty: a new one), unless nothing changed. Raises Refused."""
+        """Store an object unless nothing changed. `old` is empty for a new object. Raises Refused."""
         metadata = dict(new["metadata"])
         stored = {**new, "metadata": metadata}
         metadata["managedFields"] = ownership.entries(owners, kind.api_version)
@@ -256,12 +256,12 @@ class ObjectStore:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener`, which must not write, after each change; returns a function that ends this."""
+        """Call `listener` after each change; it must not write. Returns a function that removes the listener."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def newer(self, version: int) -> None:
-        """Wait for a version after this one."""
+        """Wait until the store has a newer version."""
         changed = asyncio.Event()
         stop = self.listen(changed.set)
         try:
@@ -273,7 +273,7 @@ class ObjectStore:
 
 
 def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str) -> Refused:
-    """The answer to an apply that would change fields of other managers."""
+    """The error for an apply that changes fields of other managers."""
     causes = []
     for (name, operation, subresource), path in clashes:
         text = f'conflict with "{name}"' + (f' with subresource "{subresource}"' if subresource else "")
@@ -285,7 +285,7 @@ def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str)
 
 
 def _generated(prefix: str) -> str:
-    """A name as Kubernetes generates it (names.SimpleNameGenerator)."""
+    """Generate a name like Kubernetes (names.SimpleNameGenerator)."""
     return prefix[:_LONGEST_PREFIX] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
@@ -301,35 +301,36 @@ def at_version(document: Stored, version: int | str) -> Stored:
 
 
 class ApiObjects:
-    """The objects of a store, for tests; by default of a new store in memory.
+    """API of a store for tests. By default, the store is a new one in memory.
 
         async with ApiServer() as api, Kubelet(objects=ApiObjects(api.objects)) as kubelet:
             ...
 
-    A driver then talks HTTP to the server, and the kubelet sees what the driver writes. Kinds are given by their name.
+    A driver then sends requests to the server, and the kubelet sees the objects that it writes. A kind is its name,
+    such as `ResourceSlice`.
 
-    Returned objects are never changed, only replaced, and callers must not change them either.
+    Callers must not modify returned objects. A change in the store replaces them.
     """
 
     def __init__(self, store: ObjectStore | None = None) -> None:
         self.store = store or ObjectStore()
 
     async def list(self, kind: str) -> list[Document]:
-        """All objects of a kind, in all namespaces, by namespace and name."""
+        """Return the objects of a kind in all namespaces, sorted by namespace and name."""
         return list(self.store.all(BY_NAME[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
-        """An object, None if it does not exist."""
+        """Return an object, or None if it does not exist."""
         return self.store.find(*_place(kind, namespace), name)
 
     async def create(self, kind: str, document: Document) -> Document:
-        """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
+        """Create an object with its status, and its namespace if missing. Raises ApiObjectError."""
         return self.store.add(BY_NAME[kind], document)
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
     ) -> Document | None:
-        """Change an object and its status; None if it does not exist. Raises ApiObjectError."""
+        """Edit an object and its status. Returns None if it does not exist. Raises ApiObjectError."""
         return self.store.edit(*_place(kind, namespace), name, change)
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
@@ -338,7 +339,7 @@ class ApiObjects:
             self.store.delete(*_place(kind, namespace), name)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` on the event loop after each change; returns a function that ends this."""
+        """Call `listener` on the event loop after each change. Returns a function that removes it."""
         return self.store.listen(listener)
 
 
@@ -352,7 +353,7 @@ def _namespace(kind: ApiKind, namespace: str) -> str:
 
 @contextlib.contextmanager
 def well_formed() -> Iterator[None]:
-    """Raise Refused for the errors that an object without the form of its kind causes."""
+    """Convert the exceptions that a malformed object causes to Refused."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Pods and Nodes as tables, which kubectl asks for and prints."""
+"""Renders Pods and Nodes as the tables that kubectl requests and prints."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ _Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and the 
 
 
 def form(kind: ApiKind, accept: str) -> Callable[[Document], Document]:
-    """The form in which a client gets objects and lists: unchanged, or as tables with the object in each row."""
+    """Return a function that converts a response to the form that the client accepts: unchanged, or a table."""
     columns = _COLUMNS.get(kind.kind)
     if columns is None or not _wants_table(accept):
         return lambda document: document
@@ -38,13 +38,13 @@ def form(kind: ApiKind, accept: str) -> Callable[[Document], Document]:
 
 
 def _wants_table(accept: str) -> bool:
-    """Whether the client prefers a table, as kubectl does."""
+    """Whether the client prefers a table, like kubectl."""
     media_type, *options = accept.partition(",")[0].replace(" ", "").split(";")
     return media_type == "application/json" and {"as=Table", "v=v1", "g=meta.k8s.io"} == set(options)
 
 
 def age(since: dt.timedelta) -> str:
-    """A time in the largest unit of which it has at least two: 90 minutes are `90m`, not `1h`."""
+    """Format a duration in the largest unit that gives at least 2: 90 minutes are `90m`, not `1h`."""
     seconds = max(0, int(since.total_seconds()))
     unit, length = next((row for row in _UNITS if seconds >= 2 * row[1]), ("s", 1))
     return f"{seconds // length}{unit}"
@@ -75,7 +75,7 @@ def _restarts(pod: Document) -> str:
 
 
 def _pod_status(pod: Document) -> str:
-    """The STATUS of a pod: why it, or its first container that does not run, does not run; else its phase."""
+    """Return the STATUS column of a pod: the reason why it or one of its containers does not run, else its phase."""
     status = pod.get("status", {})
     phase = str(status.get("phase", "Pending"))
     if pod["metadata"].get("deletionTimestamp") and phase not in ("Succeeded", "Failed"):

@@ -1,9 +1,9 @@
-"""The rules of a release of Kubernetes: the defaults that its API server fills in, and the objects that it refuses.
+"""Defaults and validation of API objects in a Kubernetes release.
 
-It checks the metadata of all kinds, and objects of DRA by the types of Kubernetes 1.36. Names and types of all fields
-are checked as the protobuf messages define them, because everything behind the store relies on them. A real API server
-drops unknown fields with a warning; here they are refused, so that a typo is not overlooked. Limits are checked if
-drivers exceed them in practice, or if the scheduler cannot work with the object.
+It validates the metadata of all kinds, and all fields of DRA objects with the types of Kubernetes 1.36. Names and
+types of fields come from the protobuf messages; readers of the store rely on them. A real API server drops unknown
+fields with a warning; this one refuses them, so that a typo is noticed. It checks the limits that drivers exceed in
+practice and those that the scheduler depends on.
 """
 
 import json
@@ -22,7 +22,7 @@ from .protobuf_bodies import INLINE
 
 _Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
 _Value: TypeAlias = Mapping[str, Any]
-_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields that are not objects in JSON
+_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of fields whose JSON value is not an object
     FieldDescriptor.CPPTYPE_STRING: (lambda value: isinstance(value, str), "a string"),
     FieldDescriptor.CPPTYPE_BOOL: (lambda value: isinstance(value, bool), "true or false"),
     FieldDescriptor.CPPTYPE_INT32: (lambda value: type(value) is int, "a whole number"),
@@ -36,12 +36,12 @@ _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields tha
 
 
 class Rules:
-    """The rules of one release of Kubernetes."""
+    """Defaults and validation of one Kubernetes release."""
 
     version = (1, 36)
 
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
-        """Fill in defaults and times of an object without problems, and drop a slice's empty lists."""
+        """Set the defaults and timestamps of a valid object, and drop empty lists of a ResourceSlice."""
         match kind.kind:
             case "Namespace":
                 new.setdefault("status", {"phase": "Active"})
@@ -57,9 +57,9 @@ class Rules:
                 _complete_slice(new["spec"], now)
 
     def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
-        """Why an object that was `old` before (empty: did not exist) cannot be `new`: field and message each.
+        """Yield field and message of each problem of a new or changed object. `old` is empty for a new object.
 
-        Of most kinds, only the metadata is checked.
+        For most kinds, only the metadata is validated.
         """
         if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
             yield from problems
@@ -115,7 +115,7 @@ def _drop_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
-    """Return everything that is wrong with an object: path and message of each problem."""
+    """Validate the fields of an object. Returns path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
     return list(_problems(getattr(pb, kind).DESCRIPTOR, content, ""))
 
@@ -127,7 +127,7 @@ _LONGEST_NAME = 253
 
 
 def wrong_metadata(metadata: _Value) -> _Problems:
-    """Everything that is wrong with the names, labels, annotations and owners of an object of any kind."""
+    """Validate name, labels, annotations and owner references of an object of any kind."""
     name = metadata.get("name", "")
     if not names.DNS_NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         yield "metadata.name", wrong(name, _NO_SUBDOMAIN)
@@ -206,7 +206,7 @@ def _counters(value: _Value) -> str:
 
 
 _MODES = _one_of("All", "ExactCount", "")
-_VALUES: Mapping[str, Callable[[Any], str]] = {  # why the value of a field is wrong; empty if it is not
+_VALUES: Mapping[str, Callable[[Any], str]] = {  # each returns a problem, or an empty text
     "ResourceSliceSpec.driver": names.driver_problem,
     "ResourceSliceSpec.nodeName": names.node_name_problem,
     "ResourceSliceSpec.allNodes": _one_of(True),
@@ -260,7 +260,7 @@ def _device(device: _Value) -> _Problems:
 
 
 def _references(devices: _Value) -> _Problems:
-    """Constraints and configuration name requests of the claim."""
+    """Check that constraints and configuration refer to existing requests of the claim."""
     requests = devices.get("requests") or ()
     known = {each["name"] for each in requests}
     known |= {f"{each['name']}/{sub['name']}" for each in requests for sub in each.get("firstAvailable") or ()}
@@ -273,7 +273,7 @@ def _references(devices: _Value) -> _Problems:
 
 
 def _device_statuses(status: _Value) -> _Problems:
-    """Drivers report only on allocated devices, and once on each."""
+    """Check that drivers report only allocated devices, and each device once."""
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
     fields = ("driver", "pool", "device", "shareID")
     allocated = [tuple(each.get(name) for name in fields) for each in results]
@@ -298,7 +298,7 @@ _WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
 
 
 def _problems(message: Any, value: _Value, prefix: str) -> _Problems:
-    """Everything that is wrong with a message. Its limits are checked only if its fields have the right types."""
+    """Validate a message. Its limits are checked only if its fields have the right types."""
     fields = {field.name: field for field in _fields(message)}
     found: list[tuple[str, str]] = []
     for name, each in value.items():

@@ -1,8 +1,8 @@
 """Allocates devices to the containers of a pod, with one Allocate call per container and resource.
 
-Init containers come first, and later containers of the pod reuse their devices. A container gets, in the kubelet's
-order, reusable devices, then devices on the requested NUMA nodes, then those that the plugin prefers. The rest is
-random, because it depends on the order of a Go map in the real kubelet.
+Init containers come first, and later containers of the pod reuse their devices. As in the kubelet, a container gets
+reusable devices first, then devices on the requested NUMA nodes, then devices that the plugin prefers. The remaining
+choice is random, because it depends on the order of a Go map in the real kubelet.
 """
 
 from collections.abc import Collection
@@ -19,7 +19,7 @@ from .registration_server import PluginClient
 
 
 class AdmissionError(Exception):
-    """The device manager rejects a container. The text is the kubelet's, without the prefix of the pod status."""
+    """The device manager rejects a container. The text is the kubelet's, without the pod status prefix."""
 
 
 class Allocator:
@@ -30,14 +30,14 @@ class Allocator:
         self._life = life
         self._rng = life.rng
         self._journal = life.journal
-        self._reusable: dict[str, dict[str, set[str]]] = {}  # by pod UID and resource: devices of init containers
-        self._pending = ""  # the UID of the pod that was admitted last
+        self._reusable: dict[str, dict[str, set[str]]] = {}  # devices of init containers, by pod UID and resource
+        self._pending = ""  # the UID of the last admitted pod
 
     def free(self) -> None:
         """Free the devices of pods that are not active.
 
-        As in the kubelet, the pod that was admitted last counts as active, because its admission may go on. Nothing is
-        freed before all pods are known.
+        As in the kubelet, the last admitted pod counts as active, because its admission may still be in progress.
+        Nothing is freed before all pods are known.
         """
         active = self._life.active()
         if active is None:
@@ -53,11 +53,11 @@ class Allocator:
     ) -> int:
         """Allocate the devices of a container; returns the number of Allocate calls.
 
-        `affinity` is the NUMA nodes to align with, None for any. A container that was `running` when the kubelet
-        started keeps its devices without a check. Raises AdmissionError, CallError, KubeletPanic.
+        `affinity` contains the NUMA nodes to align with; None means any. A container that was `running` when the
+        kubelet started keeps its devices without checks. Raises AdmissionError, CallError, KubeletPanic.
         """
         self._pending = pod.uid
-        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
+        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # drops other pods' entries, as in the kubelet
         calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
         for held in self._table.held_by(pod.uid, container.name):
             pool = self._reusable[pod.uid].setdefault(held.resource, set())
@@ -68,7 +68,7 @@ class Allocator:
         return calls
 
     async def allocate(self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None = None) -> int:
-        """Allocate the devices of a container that was admitted before, but has none in the table."""
+        """Allocate the devices of an admitted container that has no devices in the table yet."""
         calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
         self._rng.shuffle(wanted)
@@ -113,9 +113,9 @@ class Allocator:
     async def _choose(
         self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
     ) -> set[str]:
-        """Choose devices and mark them as allocated; returns none if the container needs none. Raises AdmissionError.
+        """Choose devices and mark them as allocated; empty if the container already has them. Raises AdmissionError.
 
-        As in the kubelet, a container can be rejected even if it needs none.
+        As in the kubelet, a container can be rejected even if it already has its devices.
         """
         table, count = self._table, container.limits[resource]
         before = table.held(pod.uid, container.name, resource)
@@ -131,7 +131,7 @@ class Allocator:
         taken: set[str] = set()
 
         def take(ids: Collection[str]) -> None:
-            """Take random ids until there are enough."""
+            """Take ids in random order until the container has enough."""
             for id_ in self._rng.sample(sorted(ids), len(ids)):
                 if len(taken) < count and id_ not in taken:
                     table.allocated.setdefault(resource, set()).add(id_)
@@ -158,7 +158,7 @@ class Allocator:
         return taken
 
     async def _preferred(self, resource: str, count: int, available: set[str], taken: set[str]) -> set[str]:
-        """The ids that the plugin prefers, of available ones, among which are those that are taken."""
+        """Call GetPreferredAllocation if supported. `available` includes `taken`. Raises AdmissionError."""
         endpoint = self._table.endpoints.get(resource)
         if endpoint is None or not endpoint.options.get_preferred_allocation_available:
             return set()
@@ -173,7 +173,7 @@ class Allocator:
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
 
     async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
-        """Call PreStartContainer if the plugin asks for it. Raises AdmissionError.
+        """Call PreStartContainer if the plugin requires it. Raises AdmissionError.
 
         As in the kubelet, it is not called between a kubelet restart and the plugin's registration.
         """
@@ -187,11 +187,11 @@ class Allocator:
                 f"container {container.name}, resource {resource}"
             )
         request = api.PreStartContainerRequest(devices_ids=self._shuffled(ids))
-        # It is the only call with a deadline in the real kubelet.
+        # The real kubelet sets a deadline only for this call.
         await self._call(resource, "PreStartContainer", request, timeout=self._life.timings.pre_start)
 
     async def _call(self, resource: str, method: str, request: Message, *, timeout: float | None = None) -> Any:
-        """The answer of a plugin. Raises AdmissionError."""
+        """Call a method of a plugin. Raises AdmissionError."""
         try:
             return await self._endpoint(resource).call(method, request, timeout=timeout)
         except (CallError, AdmissionError) as error:
@@ -200,7 +200,7 @@ class Allocator:
     def _endpoint(self, resource: str) -> PluginClient:
         endpoint = self._table.endpoints[resource]
         if endpoint.stopped is not None or endpoint.client is None:
-            # Go prints the whole structure; its addresses are zeros here.
+            # Go prints the whole structure; here its addresses are zero.
             raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return endpoint.client
 

@@ -1,9 +1,10 @@
 """The device manager's checkpoint, `kubelet_internal_checkpoint`: the devices that pods hold, and known resources.
 
-It has the real kubelet's form, because plugins read it. Only the checksum differs: the real one depends on how Go
-prints structures. So the checksum shows whether a real kubelet wrote the file. An unreadable file counts as missing.
+It has the real kubelet's format, because plugins read it. Only the checksum differs, because the real one depends on
+how Go prints structures. A different checksum shows that a real kubelet wrote the file. An unreadable file counts as
+missing.
 
-Devices of pods that have ended stay in the file until the next write.
+The file contains devices of ended pods until the next write.
 """
 
 import base64
@@ -23,7 +24,7 @@ _SEED = b"vdev.sim"  # of the checksum
 
 
 def write(directory: Path, table: DeviceTable) -> None:
-    """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
+    """Replace the checkpoint. It has the real file's mode. Blocks briefly. Raises HostError."""
     entries = [
         {
             "PodUID": held.pod,
@@ -41,7 +42,7 @@ def write(directory: Path, table: DeviceTable) -> None:
 
 
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
-    """Fill the table of a kubelet that starts. Resources are known, but have no plugin and no healthy device."""
+    """Fill the table of a starting kubelet. Restored resources have no plugin and no healthy device."""
     for resource in data["RegisteredDevices"]:
         table.endpoints[resource] = Endpoint(None, api.DevicePluginOptions(), now)
         table.healthy[resource] = set()
@@ -54,9 +55,9 @@ def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
 
 
 def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks.
+    """Return the checkpoint's data, or None and the error, which is empty if the file does not exist. Blocks.
 
-    Raises SocketError for the checkpoint of a real kubelet.
+    Raises SocketError if a real kubelet wrote the checkpoint.
     """
     try:
         document = json.loads((directory / FILE_NAME).read_text())

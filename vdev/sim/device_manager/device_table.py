@@ -1,7 +1,6 @@
 """The state of the kubelet's device manager: endpoints, device lists, allocated devices and their holders.
 
-Pure: no I/O, no clock, no gRPC. As in the real kubelet, everything is keyed by the resource name alone, not by the
-plugin's instance.
+Pure: no I/O, no clock, no gRPC. As in the real kubelet, the key is the resource name alone, not the plugin instance.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +21,7 @@ GRACE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One entry of a device list. Any health other than `Healthy` means unhealthy."""
+    """An entry of a device list. Any health other than `Healthy` means unhealthy."""
 
     id: str
     health: str
@@ -30,17 +29,17 @@ class Device:
 
     @property
     def healthy(self) -> bool:
-        """Whether the kubelet would allocate it."""
+        """Whether the kubelet can allocate the device."""
         return self.health == HEALTHY
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The number of devices by resource."""
+    """Capacity and allocatable of the node: the number of devices by resource."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    removed: frozenset[str] = frozenset()  # resources whose plugin's grace period is over
+    removed: frozenset[str] = frozenset()  # resources that disappear because their plugin's grace period is over
 
 
 @dataclass(slots=True)
@@ -49,8 +48,8 @@ class Endpoint:
 
     client: "PluginClient | None"  # None after a kubelet restart, until the plugin registers
     options: api.DevicePluginOptions
-    stopped: float | None = None  # since when it is disconnected
-    lists: bool = False  # it has sent a list; until then, the table has that of the previous instance
+    stopped: float | None = None  # the time of the disconnect
+    lists: bool = False  # it has sent a list; before that, the table has the list of the previous instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +59,17 @@ class Held:
     pod: str  # its UID
     container: str
     resource: str
-    by_numa: tuple[tuple[int, tuple[str, ...]], ...]  # NUMA node and ids; a device is listed at each of its nodes
+    by_numa: tuple[tuple[int, tuple[str, ...]], ...]  # NUMA node and ids; a device appears at each of its nodes
     response: bytes  # the encoded ContainerAllocateResponse
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of the devices on all NUMA nodes."""
+        """The ids of all devices, without their NUMA nodes."""
         return frozenset(id_ for _, ids in self.by_numa for id_ in ids)
 
 
 class KubeletPanic(VdevError):
-    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one stays down until `start()`."""
+    """A plugin caused a situation in which a 1.36 kubelet panics. The embedded kubelet stops until `start()`."""
 
 
 @dataclass(slots=True)
@@ -83,7 +82,7 @@ class DeviceTable:
     unhealthy: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
     holders: dict[tuple[str, str, str], Held] = field(default_factory=dict)  # by pod UID, container and resource
-    in_flight: dict[str, set[str]] = field(default_factory=dict)  # ids in Allocate calls that have not been answered
+    in_flight: dict[str, set[str]] = field(default_factory=dict)  # ids in pending Allocate calls
 
     # --- plugins -----------------------------------------------------------------------------------------------
 
@@ -93,9 +92,9 @@ class DeviceTable:
         return endpoint is not None and endpoint.stopped is None and endpoint.lists
 
     def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
-        """Replace the resource's list; returns the UIDs of pods with a device whose health changed or that is new.
+        """Replace the resource's list. Returns the UIDs of pods that hold a new device or one whose health changed.
 
-        Of a repeated id, the last entry counts, but the id is in both health sets if its entries differ in health.
+        If an id is repeated, the last entry counts, but the id is in both health sets if the entries differ in health.
         """
         before, entries = self.devices.get(resource, {}), list(devices)
         self.devices[resource] = {device.id: device for device in entries}
@@ -104,16 +103,16 @@ class DeviceTable:
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
         changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
-        holders: dict[str, str] = {}  # as in the kubelet, over all resources; of several pods the first one
+        holders: dict[str, str] = {}  # as in the kubelet, of all resources; the first pod wins
         for held in self.holders.values():
             for id_ in held.ids:
                 holders.setdefault(id_, held.pod)
         return frozenset(holders[id_] for id_ in changed & holders.keys())
 
     def disconnected(self, client: "PluginClient", *, now: float, is_1_37: bool) -> bool:
-        """A plugin disconnected: the resource's devices become unhealthy and its grace period starts.
+        """Handle a disconnect: the resource's devices become unhealthy and its grace period starts.
 
-        By 1.37's rule, only if no other socket has registered since. Returns whether anything changed.
+        In 1.37, this has no effect if another socket has registered since. Returns whether anything changed.
         """
         resource = client.resource
         endpoint = self.endpoints.get(resource)
@@ -130,7 +129,7 @@ class DeviceTable:
     # --- the node status ---------------------------------------------------------------------------------------
 
     def view(self) -> Capacity:
-        """Current capacity and allocatable of all resources."""
+        """Return the current capacity and allocatable of all resources."""
         known = [r for r in {**self.healthy, **self.unhealthy} if r in self.endpoints]
         return Capacity(
             {r: len(self.healthy.get(r, ())) + len(self.unhealthy.get(r, ())) for r in known},
@@ -138,7 +137,7 @@ class DeviceTable:
         )
 
     def capacity(self, *, now: float) -> Capacity:
-        """Capacity and allocatable for the node status. Drops resources whose plugin is gone for over five minutes."""
+        """Return the numbers for the node status. Drops resources whose plugin disconnected over five minutes ago."""
         removed = set()
         for resource in {**self.healthy, **self.unhealthy}:
             endpoint = self.endpoints.get(resource)
@@ -157,9 +156,9 @@ class DeviceTable:
     def by_affinity(
         self, resource: str, affinity: frozenset[int] | None, available: set[str]
     ) -> tuple[set[str], set[str], set[str]]:
-        """Split devices into those on the requested NUMA nodes, on other nodes, and on none.
+        """Split devices into those on the requested NUMA nodes, on other nodes, and without a node.
 
-        Without affinity, or if no device of the resource has a NUMA node, all count as on none.
+        Without affinity, or if no device of the resource has a NUMA node, all devices count as without a node.
         """
         listed = self.devices[resource]
         if affinity is None or not any(device.numa for device in listed.values()):
@@ -169,19 +168,19 @@ class DeviceTable:
         return aligned, available - aligned - anywhere, anywhere
 
     def health_of(self, resource: str, id_: str) -> str:
-        """The health in a pod's status. As in 1.36, a device that is not in the list is shown as Healthy."""
+        """Return the health for a pod's status. As in 1.36, a device that is not in the list is Healthy."""
         device = self.devices.get(resource, {}).get(id_)
         return HEALTHY if device is None or device.healthy else UNHEALTHY
 
     # --- holders -----------------------------------------------------------------------------------------------
 
     def held(self, pod: str, container: str, resource: str) -> frozenset[str] | None:
-        """The ids that a container holds of a resource, or None."""
+        """Return the ids of a resource that a container holds, or None."""
         held = self.holders.get((pod, container, resource))
         return None if held is None else held.ids
 
     def held_by(self, pod: str, container: str) -> list[Held]:
-        """The devices that a container holds, with one entry per resource."""
+        """Return the devices that a container holds, one entry per resource."""
         return [each for each in self.holders.values() if (each.pod, each.container) == (pod, container)]
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:

@@ -1,9 +1,9 @@
 """The registered device plugins and the connections to them.
 
-They register with the service on kubelet.sock, or with a socket in plugins_registry, which the plugin watcher finds.
-Registrations are validated in the kubelet's order and with its texts. The plugin is dialed before Register returns.
-Each ListAndWatch stream has a task. Kubernetes 1.36 keys connections by the resource alone, so the end of an old
-instance's stream closes the connection of the new instance; 1.37 keys them by socket.
+Plugins register with the service on kubelet.sock, or with a socket in plugins_registry, which the plugin watcher finds.
+Registrations are validated in the kubelet's order and with its error texts. The plugin is dialed before Register
+returns. Each ListAndWatch stream has a task. Kubernetes 1.36 keys connections by the resource alone, so the end of an
+old instance's stream closes the connection of the new instance; 1.37 keys them by socket.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _TOO_LARGE = re.compile(r"code = ResourceExhausted .*(\((\d+) vs\. \d+\))")
 class PluginClient(Connection):
     """The connection of one registration, with the parameters of the real client.
 
-    It dials for up to 10 s, and has the authority `localhost`, a receive limit of 4 MiB and no keepalive. The real
+    It dials for up to 10 s, with the authority `localhost`, a receive limit of 4 MiB and no keepalive. The real
     kubelet sets no deadline for Allocate and GetPreferredAllocation. Here, a slow call is a finding, and a call that
     exceeds `Timings.bound` is cancelled.
     """
@@ -48,7 +48,7 @@ class PluginClient(Connection):
         self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self.channel)
 
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], None]) -> str:
-        """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
+        """Call `receive` with each ListAndWatch message. Returns why the stream ended; `EOF` if the plugin returned."""
         self.streaming = True
         try:
             with call_errors():
@@ -66,7 +66,7 @@ class PluginClient(Connection):
         return "EOF"
 
     async def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
-        """The answer of a unary method, within `Timings.bound`. Raises CallError."""
+        """Call a unary method. The call may take up to `Timings.bound`. Raises CallError."""
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, method)
         try:
             async with asyncio.timeout(self._timings.bound):
@@ -87,8 +87,8 @@ class PluginClient(Connection):
 class Registry(api_grpc.RegistrationServicer):
     """Handles registrations and keeps the connections to plugins.
 
-    It is the registration service, and the plugin watcher's handler for the type DevicePlugin, whose plugins have the
-    names of their resources.
+    It implements the registration service and the plugin watcher's handler for the type DevicePlugin. The name of such
+    a plugin is its resource.
     """
 
     def __init__(self, life: Life) -> None:
@@ -97,14 +97,14 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal = life.journal
         self._directory = str(life.settings.paths.device_plugins)  # of kubelet.sock
         self._is_1_37 = life.settings.compat is Compat.V1_37
-        self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
-        self._opened: list[PluginClient] = []  # every connection that is open
+        self._clients: dict[tuple[str, str], PluginClient] = {}  # the kubelet's connections; see `_key`
+        self._opened: list[PluginClient] = []  # all open connections
         self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket
 
     async def Register(
         self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
     ) -> api.Empty:
-        """Register a plugin, which is called before this returns."""
+        """Register a plugin. The kubelet calls the plugin before this method returns."""
         try:
             await self._register(request)
         except RegistrationError as refused:
@@ -158,27 +158,27 @@ class Registry(api_grpc.RegistrationServicer):
     # --- plugins_registry ---------------------------------------------------------------------------------------------
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Check an answer to GetInfo. Raises RegistrationError."""
+        """Check a GetInfo response. Raises RegistrationError."""
         text = f"manager version, {VERSION}, is not among plugin supported versions [{' '.join(versions)}]"
         self._check(name, versions, text, place="invalid name of device plugin socket: ")
         streams = self._streams(name)
         self._journal.find(lint.watched_registration(name, endpoint, self._directory, streams_open=streams))
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
-        """Connect to a plugin. Its endpoint is a full path. Raises RegistrationError."""
+        """Connect to a plugin. `endpoint` is a full path. Raises RegistrationError."""
         await self._connect(name, _path(endpoint), endpoint=endpoint)
         self._watched.add((name, _path(endpoint)))
         self._journal.metrics.watched[name] += 1
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Disconnect a plugin without a registration socket."""
+        """Disconnect a plugin whose registration socket was removed."""
         self._watched.discard((name, _path(endpoint)))
         victim = self._clients.pop(self._key(name, _path(endpoint)), None)
         if victim is not None:
             await self._close(victim, f"the registration socket for {endpoint} is gone")
 
     def _find_not_renewed(self, ended: PluginClient) -> None:
-        """Report a plugin whose stream has ended, if it has not created its registration socket again."""
+        """Report a plugin whose stream ended and which did not recreate its registration socket."""
         resource, socket = ended.resource, ended.socket
         if (resource, socket) in self._watched and not self._streams(resource):
             text = f"its ListAndWatch stream at {socket} ended {RENEWAL_SECONDS:g} s ago and its registration socket"
@@ -188,17 +188,17 @@ class Registry(api_grpc.RegistrationServicer):
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _streams(self, resource: str) -> int:
-        """The number of open ListAndWatch streams of a resource."""
+        """Return the number of open ListAndWatch streams of a resource."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
     async def _connect(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
-        """Connect to a plugin and follow its list. Raises RegistrationError.
+        """Connect to a plugin and watch its device list. Raises RegistrationError.
 
-        `endpoint` is the name that the plugin gave its socket.
+        `endpoint` is the plugin's name for its socket.
         """
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
-        self._clients[self._key(resource, socket)] = client  # an old client is not closed, so its stream goes on
+        self._clients[self._key(resource, socket)] = client  # the stream of an old client stays open
         step = "failed to dial device plugin"
         try:
             if not await client.dial(self._life.timings.dial):
@@ -212,7 +212,7 @@ class Registry(api_grpc.RegistrationServicer):
                 raise RegistrationError(f"{step}: {ended}") from ended
             raise
         again = resource in self._table.endpoints
-        # The health sets stay until its first list.
+        # The health sets remain until the plugin's first list.
         self._table.endpoints[resource] = Endpoint(client, options)
         self._life.spawn(self._run(client), f"list-and-watch {resource}")
         text = f"{resource} registered{' again' if again else ''} ({endpoint}"
@@ -228,7 +228,7 @@ class Registry(api_grpc.RegistrationServicer):
         return options
 
     async def _run(self, client: PluginClient) -> None:
-        """Follow ListAndWatch, without retries. Its end closes the connection of the same key."""
+        """Run ListAndWatch, without retries. When it ends, close the connection with the same key."""
         resource, socket = client.resource, client.socket
         why = await client.watch(lambda response: self._received(resource, response))
         if (resource, socket) in self._watched:
@@ -239,7 +239,7 @@ class Registry(api_grpc.RegistrationServicer):
             await self._close(victim, why)
 
     def _key(self, resource: str, socket: str) -> tuple[str, str]:
-        """The key of a connection. In 1.36 it is the resource alone, so instances of a plugin share it."""
+        """Return the key of a connection. In 1.36, it is the resource alone, so instances of a plugin share it."""
         return resource, socket if self._is_1_37 else ""
 
     async def _close(self, victim: PluginClient, why: str) -> None:
@@ -254,7 +254,7 @@ class Registry(api_grpc.RegistrationServicer):
     def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
         held = self._held(resource)
-        elsewhere: dict[str, str] = {}  # the ids that are held, or in the list of a connected plugin
+        elsewhere: dict[str, str] = {}  # ids that are held or that a connected plugin lists
         for other, listed in self._table.devices.items():
             if other != resource:
                 known = {*(listed if self._table.lists_now(other) else ()), *self._held(other)}

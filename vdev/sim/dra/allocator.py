@@ -1,7 +1,7 @@
-"""Which devices claims get: first fit in the order of the slices, with backtracking. Pure.
+"""Allocates devices to claims: first fit in the order of the slices, with backtracking. Pure.
 
-The order is that of the allocator of Kubernetes 1.36. A function evaluates selectors, since that needs a library that
-may not be installed.
+The order is that of the allocator of Kubernetes 1.36. Selectors are evaluated by a function argument, because they
+need a library that may not be installed.
 """
 
 import uuid
@@ -18,7 +18,7 @@ Matches = Callable[[str, str, Document], bool]  # expression, driver, device
 
 
 class UnschedulableError(Exception):
-    """Why a pod gets no devices on this node."""
+    """A pod's claims cannot be allocated on this node. The text is the reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,22 +32,22 @@ class _Request:
     candidates: Sequence[PoolDevice]
     count: int
     selected: dict[DeviceId, bool] = field(default_factory=dict)
-    """The devices that were looked at so far, and whether the selectors select them."""
+    """Cached results of the selectors, by device."""
 
     @property
     def is_admin(self) -> bool:
-        """Whether it has admin access, so it does not occupy devices."""
+        """Whether the request has admin access, so that it does not occupy devices."""
         return bool(self.document.get("adminAccess"))
 
     @property
     def names(self) -> set[str]:
-        """The names by which its claim refers to it."""
+        """The names by which constraints and configuration refer to the request."""
         return {self.name, self.name.partition("/")[0]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grant:
-    """One device for one request, and the capacity that it takes of a shared device."""
+    """A device that a request gets, and the capacity that it consumes if the device is shared."""
 
     request: _Request
     device: PoolDevice
@@ -57,7 +57,7 @@ class _Grant:
 class Allocator:
     """Allocates claims on one node.
 
-    `classes` are DeviceClasses by name. `claims` are all claims; devices that they use are not free.
+    `classes` are DeviceClasses by name. `claims` are all existing claims; their devices are in use.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Allocator:
         sound = [pool for pool in pools if not pool.problem]
         self._devices = [device for pool in sound for device in pool.devices if device.here]
         self._usage = Usage(sound, claims)
-        self._grants: list[_Grant] = []  # what the search has chosen so far
+        self._grants: list[_Grant] = []  # the devices chosen so far
 
     def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
-        """Return the `status.allocation` of each claim; all or none get one. Raises UnschedulableError."""
+        """Return the `status.allocation` of each claim, all or nothing. Raises UnschedulableError."""
         wanted: list[list[_Request]] = []  # the alternatives of each request
         for claim in claims:
             alternatives = self._read(claim)
@@ -88,7 +88,7 @@ class Allocator:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _read(self, claim: Document) -> list[list[_Request]]:
-        """The alternatives of each request. Raises UnschedulableError if a class does not exist."""
+        """Return the alternatives of each request. Raises UnschedulableError if a class does not exist."""
         found = []
         for request in (claim["spec"].get("devices") or {}).get("requests") or []:
             alternatives = [(f"{request['name']}/{each['name']}", each) for each in request.get("firstAvailable") or ()]
@@ -115,7 +115,7 @@ class Allocator:
     def _selects(self, request: _Request, device: PoolDevice) -> bool:
         """Whether the selectors of a request and its class select a device.
 
-        Raises UnschedulableError if one of them fails: then the scheduler tries no other device.
+        Raises UnschedulableError if a selector fails, because the scheduler then tries no other device.
         """
         if device.id in request.selected:
             return request.selected[device.id]
@@ -135,29 +135,29 @@ class Allocator:
     # --- the search ---------------------------------------------------------------------------------------------------
 
     def _choose_request(self, wanted: Sequence[Sequence[_Request]]) -> bool:
-        """Choose the first alternative of the first request with which all requests get devices."""
+        """Choose the first alternative of each request with which all requests get devices."""
         if not wanted:
             return True
         alternatives, *others = wanted
         for request in alternatives:
             missing = sum(_fewest(each) for each in others if each[0].claim is request.claim)
-            # Without this check, the search would try every choice of too many devices.
+            # Without this check, the search tries all combinations of too many devices.
             has_room = len(self._of(request.claim)) + request.count + missing <= MOST_RESULTS
             if request.count and has_room and self._choose_devices(request, request.count, 0, others):
                 return True
         return False
 
     def _of(self, claim: Document) -> list[_Grant]:
-        """What the search has chosen for a claim so far."""
+        """Return the devices chosen for a claim so far."""
         return [each for each in self._grants if each.request.claim is claim]
 
     def _choose_devices(
         self, request: _Request, missing: int, start: int, others: Sequence[Sequence[_Request]]
     ) -> bool:
-        """Choose the missing devices of a request among its candidates from `start` on, then those of the others."""
+        """Choose the missing devices from the candidates from `start` on, then the devices of the other requests."""
         if not missing:
             return self._choose_request(others)
-        # A device is followed by at least as many candidates as are missing after it.
+        # Enough candidates must remain after the device.
         for index in range(start, len(request.candidates) - missing + 1):
             device = request.candidates[index]
             if (grant := self._grant(request, device)) is None:
@@ -173,7 +173,7 @@ class Allocator:
         return False
 
     def _grant(self, request: _Request, device: PoolDevice) -> _Grant | None:
-        """The device for the request, None if the request cannot have it."""
+        """Return the grant of a device, or None if the request cannot have it."""
         if not request.is_admin and not self._usage.is_free(device):
             return None
         same_claim = self._of(request.claim)
@@ -188,7 +188,7 @@ class Allocator:
         return grant if _satisfies_constraints([*same_claim, grant]) else None
 
     def _capacity(self, request: _Request, device: PoolDevice) -> dict[str, str] | None:
-        """The capacity that a request takes of a device; None if that does not fit."""
+        """Return the capacity that a request consumes of a device, or None if the device has too little left."""
         taken = consumed(device.capacity, request.document)
         if taken is None or request.is_admin or self._usage.has_capacity(device, taken):
             return taken
@@ -212,7 +212,7 @@ class Allocator:
 
 
 def _fewest(alternatives: Sequence[_Request]) -> int:
-    """The smallest number of devices that satisfies a request."""
+    """Return the smallest number of devices that satisfies a request."""
     return min(each.count for each in alternatives)
 
 
@@ -221,7 +221,7 @@ def _key(claim: Document) -> str:
 
 
 def _satisfies_constraints(grants: Sequence[_Grant]) -> bool:
-    """Whether the last device of a claim agrees with those that were chosen before it."""
+    """Whether the last device of a claim satisfies its constraints together with the previous devices."""
     last = grants[-1]
     for constraint in (last.request.claim["spec"].get("devices") or {}).get("constraints") or []:
         names = set(constraint.get("requests") or [])
@@ -254,7 +254,7 @@ def _tolerates(toleration: Document, taint: Document) -> bool:
 
 
 def _config(claim: Document, requests: Sequence[_Request]) -> Iterator[Document]:
-    """The configuration of each class, once for all its requests, then that of the claim for its chosen requests."""
+    """Yield the configuration of each class, once for all its requests, then the claim's for the chosen requests."""
     classes = {each.device_class["metadata"]["name"]: each.device_class for each in requests}
     for device_class in classes.values():
         names = [each.name for each in requests if each.device_class is device_class]

@@ -1,4 +1,4 @@
-"""Rules for the messages of DRA drivers: mistakes that the real kubelet accepts silently. Pure."""
+"""Checks the messages of DRA drivers for mistakes that the real kubelet accepts silently. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from ...pb import dra_health_v1alpha1_pb2 as health_api
 from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
 from .driver_client import PreparedDevice
 
-_POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
+_POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name contains one of these
 
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
-    """Check an answer to GetInfo."""
+    """Check a GetInfo response."""
     if problem := driver_problem(name):
         yield error("driver-name", name, problem)
     if not endpoint.startswith("/"):
@@ -28,7 +28,7 @@ def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[
 
 
 def health(driver: str, message: health_api.NodeWatchResourcesResponse) -> Iterator[Finding]:
-    """Check a message of the health stream, which is the complete list."""
+    """Check a message of the health stream. Each message is the complete list."""
     ids = [(each.device.pool_name, each.device.device_name) for each in message.devices]
     if repeated := twice(ids):
         yield error("health-twice", driver, f"the health stream names {repeated[0]} twice; only the last counts")
@@ -37,7 +37,7 @@ def health(driver: str, message: health_api.NodeWatchResourcesResponse) -> Itera
 
 
 def keys(driver: str, method: str, asked: Mapping[str, str], answered: Sequence[str]) -> Iterator[Finding]:
-    """Check the claim UIDs of an answer. `asked` has the names of the claims by UID."""
+    """Check the claim UIDs of a response. `asked` maps the UIDs in the request to names."""
     if skipped := sorted(asked[uid] for uid in asked.keys() - set(answered)):
         yield error("claim-skipped", driver, f"the answer to {method} leaves out claim {skipped[0]}")
     if unknown := sorted(set(answered) - asked.keys()):
@@ -49,7 +49,7 @@ def prepared(
 ) -> Iterator[Finding]:
     """Check the devices of a prepared claim against its allocation.
 
-    A request name such as `*`, which no request can have, is for containers that use the claim as a whole.
+    A driver may return an impossible request name such as `*` for containers that use the claim as a whole.
     """
     allocated = {(each["pool"], each["device"], each.get("shareID") or "") for each in results}
     requests = {each["request"].partition("/")[0] for each in results}
@@ -72,7 +72,7 @@ def prepared(
 def reused_cdi(
     driver: str, claim: str, devices: Sequence[PreparedDevice], others: Mapping[str, Sequence[PreparedDevice]]
 ) -> Iterator[Finding]:
-    """Check that no other prepared claim has the same CDI names; the runtime may have cached their content."""
+    """Check that no other prepared claim has the same CDI names, because the runtime may cache their content."""
     mine = {name for each in devices for name in each.cdi}
     for other, theirs in others.items():
         if shared := sorted(mine & {name for each in theirs for name in each.cdi}):
@@ -81,7 +81,7 @@ def reused_cdi(
 
 
 def repeated(driver: str, method: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:
-    """Compare two answers to the same call. The second NodeUnprepareResources is about a claim that is not known."""
+    """Compare two responses to the same call. For the second NodeUnprepareResources, the claim is unknown."""
     if first == second:
         return
     if method == "NodePrepareResources":

@@ -1,4 +1,4 @@
-"""The edits that CDI device names make to a container, by the specifications of a directory, as a runtime applies them.
+"""Resolves CDI device names to container edits with the specifications of a directory, like a container runtime.
 
 A runtime refuses a container if a name does not resolve. If two devices set a variable, the last value wins silently.
 This is reported here, unless the last value is a list that contains all earlier values.
@@ -17,16 +17,16 @@ from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
-_BIND = {"bind", "rbind", "none"}  # types of mounts that have a source on the host
+_BIND = {"bind", "rbind", "none"}  # mount types with a source on the host
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The edits of a container, and what is wrong with them."""
+    """The edits of a container, and problems with them."""
 
     edits: Edits
     missing: Sequence[str]  # names that no specification defines
-    overwritten: Sequence[str]  # lost values of variables, in sentences
+    overwritten: Sequence[str]  # messages about overwritten variables
     problems: Sequence[str]  # invalid files and useless mounts
 
 
@@ -43,8 +43,8 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
             found[name] = spec, device
 
     env: dict[str, str] = {}
-    setter: dict[str, str] = {}  # the CDI name that set each variable last
-    replaced: list[tuple[str, str]] = []  # earlier values of variables
+    setter: dict[str, str] = {}  # the last CDI name that sets each variable
+    replaced: list[tuple[str, str]] = []  # overwritten values of variables
     nodes: dict[str, DeviceNode] = {}
     mounts: dict[str, Mount] = {}
     for name, edits in _in_order(found, wanted):
@@ -76,7 +76,7 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
 
 
 def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[str]) -> Iterator[tuple[str, Document]]:
-    """The edits of each name. Those for all devices of a specification come once, before its first device."""
+    """Yield the edits of each name. Edits of a whole specification come once, before its first device."""
     applied: set[int] = set()
     for name in names:
         if name in found:
@@ -88,7 +88,7 @@ def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[st
 
 
 def _why_useless(source: str, options: Collection[str]) -> str:
-    """Return why a container cannot use a mount of the host; empty if it can.
+    """Return why a container cannot use a mount, or an empty text if it can.
 
     A runtime does not create the source of a CDI mount, and accepts `nodev` for a device.
     """
@@ -103,7 +103,7 @@ def _why_useless(source: str, options: Collection[str]) -> str:
 
 
 def _specs(directory: Path) -> tuple[list[Document], list[str]]:
-    """The specifications of a directory, and the files that a runtime would not read, with the reason."""
+    """Return the specifications of a directory, and messages about files that a runtime ignores."""
     specs, problems = [], []
     try:
         files = sorted(directory.iterdir())
@@ -118,7 +118,7 @@ def _specs(directory: Path) -> tuple[list[Document], list[str]]:
             names = [device["name"] for device in spec["devices"]]
             valid = spec["cdiVersion"] and "/" in spec["kind"] and names
         except FileNotFoundError:
-            continue  # deleted in the meantime
+            continue  # deleted after it was listed
         except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
             problems.append(f"{path.name} is not a CDI specification: {error!r}")
             continue

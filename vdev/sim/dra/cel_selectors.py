@@ -1,8 +1,7 @@
-"""CEL selectors of DeviceClasses and requests, evaluated by `cel-expr-python` of CEL's own authors, which is optional.
+"""Evaluates the CEL selectors of DeviceClasses and requests with `cel-expr-python`, an optional dependency.
 
-The types of attributes and capacities are known only at evaluation, so an expression with a wrong type fails then. A
-cluster's API server knows more and refuses some of these expressions earlier. A function that Kubernetes has and this
-library lacks is an error, so such an expression selects nothing.
+The types of attributes and capacities are known only at evaluation, so a type error is found only then. A cluster's
+API server refuses some of these expressions earlier. A Kubernetes function that the library does not have is an error.
 """
 
 import functools
@@ -18,8 +17,8 @@ INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims 
 LONGEST_EXPRESSION = 10 * 1024  # bytes, as in Kubernetes
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
-# Quantities and versions share one message, because the library tells functions of one name apart only by the kinds of
-# their arguments, and all messages are of one kind.
+# Quantities and versions share one message type, because the library selects overloads by the kinds of the arguments,
+# and all message types are of the same kind.
 _TYPES = """
 name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3"
 message_type {
@@ -31,15 +30,15 @@ message_type {
 
 
 class SelectorError(Exception):
-    """An expression cannot be compiled or evaluated. The text begins like the scheduler's."""
+    """An expression cannot be compiled or evaluated. The text has the scheduler's prefix."""
 
 
 class CompileError(SelectorError):
-    """An expression is not valid; a cluster's API server refuses it."""
+    """An expression is invalid; a cluster's API server refuses it."""
 
 
 class NotInstalled(SelectorError):
-    """No library for CEL is installed."""
+    """The CEL library is not installed."""
 
 
 def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
@@ -58,7 +57,7 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(expression: str) -> Any:
-    """The library's form of an expression. Raises CompileError and NotInstalled."""
+    """Compile an expression. Raises CompileError or NotInstalled."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
         raise CompileError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
     library = _library()
@@ -73,7 +72,7 @@ def _compiled(expression: str) -> Any:
 
 
 def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, Any]:
-    """A device as expressions see it."""
+    """Return the variable `device` of an expression."""
     library = _library()
     attributes: dict[str, dict[str, Any]] = {}
     capacity: dict[str, dict[str, Any]] = {}
@@ -84,8 +83,8 @@ def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, 
     for name, value in (device.get("capacity") or {}).items():
         domain, _, bare = name.rpartition("/")
         capacity.setdefault(domain or driver, {})[bare] = library.quantity(quantity(value["value"], name))
-    # In Kubernetes, a domain that a device does not have reads as an empty map, but `in` does not find it. So each text
-    # of the expression becomes a domain, unless the expression uses `in`.
+    # In Kubernetes, a missing domain of a device reads as an empty map, but `in` does not find it. So each string
+    # literal in the expression becomes a domain, unless the expression uses `in`.
     if not _MEMBERSHIP.search(expression):
         for one, other in _TEXT.findall(expression):
             attributes.setdefault(one or other, {})
@@ -129,7 +128,7 @@ class _Library:
         amount = type_("kubernetes.Amount")
 
         def semver(text: str) -> Any:
-            _precedence(text)  # raises an error for a text that is not a version
+            _precedence(text)  # raises ValueError if the text is not a version
             return self.version(text)
 
         def part(index: int) -> Callable[[Any], int]:
@@ -186,7 +185,7 @@ def _compare(one: Any, other: Any) -> int:
 
 
 def _precedence(text: str) -> tuple[Any, ...]:
-    """The sort key of a version by semver 2.0.0: a release is above its pre-releases."""
+    """Return the sort key of a version (semver 2.0.0): a release is above its pre-releases."""
     if problem := version_problem(text):
         raise ValueError(problem)
     release, _, pre_release = text.partition("+")[0].partition("-")

@@ -1,9 +1,9 @@
-"""One connection from the kubelet to a DRA driver: Prepare and Unprepare with their deadline, and the health stream.
+"""A connection from the kubelet to a DRA driver: Prepare and Unprepare with their deadline, and the health stream.
 
-The connection is opened again as soon as it ends. `dynamic_resources` interprets the answers.
+A lost connection is reopened immediately. `dynamic_resources` interprets the responses.
 
-A device that a message of the health stream leaves out keeps its health until its timeout. As in 1.36, only a message
-updates pods at once. They show a timeout and the end of a stream when the kubelet looks at them again.
+If a message of the health stream omits a device, the device keeps its health until its timeout. As in 1.36, only
+messages update pods immediately. A timeout or the end of the stream is visible after the next sync of a pod.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ _VERSIONS: Mapping[str, tuple[Any, Any]] = {
 """The messages and the stub of each service. Both services have the same methods."""
 SERVICES = tuple(_VERSIONS)
 _HEALTH = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy"}
-_HEALTH_TIMEOUT = 30  # seconds, if a driver gives none
+_HEALTH_TIMEOUT = 30  # seconds, if the driver sets none
 _LONGEST_MESSAGE = 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device of a claim, as its driver answered."""
+    """A device of a claim in a driver's response."""
 
     pool: str
     device: str
@@ -54,10 +54,10 @@ class ClaimInfo:
     uid: str
     name: str
     namespace: str
-    pods: set[str] = field(default_factory=set)  # the UIDs of those that use it
-    # The devices that each driver answered; none before it has answered.
+    pods: set[str] = field(default_factory=set)  # UIDs of the pods that use the claim
+    # The devices in each driver's response; empty before the first response.
     drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
-    prepared: bool = False  # all drivers have answered since this process started
+    prepared: bool = False  # all drivers have responded to this process
 
     @property
     def key(self) -> str:
@@ -66,14 +66,14 @@ class ClaimInfo:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A driver's answer for one claim."""
+    """A driver's response for one claim."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
 
 
 class DriverClient(Connection):
-    """The connection to one registered instance of a driver, which is called through the service `service`."""
+    """The connection to a registered instance of a driver. `service` is the gRPC service to call."""
 
     def __init__(self, driver: str, endpoint: str, service: str, life: Life) -> None:
         super().__init__(
@@ -86,16 +86,16 @@ class DriverClient(Connection):
         self.endpoint = endpoint
         self.service = service
         self.connected = False
-        self.tasks: list[asyncio.Task[None]] = []  # they end when the driver is deregistered
+        self.tasks: list[asyncio.Task[None]] = []  # cancelled when the driver is deregistered
         self._life = life
-        # The last report of each device, by pool and name: health, message, and when it times out.
+        # The last report of each device, by pool and name: health, message, and expiry time.
         self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
         self._api, stub = _VERSIONS[service]
         self._stub: Any = stub(self.channel)
         self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self.channel)
 
     async def follow(self, changed: Callable[["DriverClient"], None]) -> None:
-        """Keep the connection open, and call `changed` when it was opened or has ended, until cancelled."""
+        """Keep the connection open until cancelled. Call `changed` whenever it opens or ends."""
         if len(os.fsencode(self.endpoint)) > SUN_PATH_LIMIT:
             return  # the socket cannot be opened, and gRPC would wait forever
         state = self.channel.get_state(try_to_connect=True)
@@ -110,19 +110,19 @@ class DriverClient(Connection):
             state = self.channel.get_state(try_to_connect=True)
 
     async def call(self, method: str, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
-        """Call NodePrepareResources or NodeUnprepareResources; returns the answers by claim UID. Raises CallError."""
+        """Call NodePrepareResources or NodeUnprepareResources. Returns responses by claim UID. Raises CallError."""
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
         request = getattr(self._api, f"{method}Request")(claims=asked)
         with call_errors():
             answer = await getattr(self._stub, method)(request, timeout=self._life.timings.prepare)
         answers = {}
         for uid in sorted(answer.claims):  # maps of messages have no stable order
-            devices = getattr(answer.claims[uid], "devices", ())  # only NodePrepareResources answers them
+            devices = getattr(answer.claims[uid], "devices", ())  # only in NodePrepareResources
             answers[uid] = Answer(tuple(map(_device, devices)), answer.claims[uid].error)
         return answers
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
-        """The messages of the health stream until it ends. Raises CallError."""
+        """Yield the messages of the health stream until it ends. Raises CallError."""
         try:
             with call_errors():
                 async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
@@ -136,7 +136,7 @@ class DriverClient(Connection):
             self._reports.clear()
 
     def health_of(self, pool: str, device: str) -> tuple[str, str] | None:
-        """The health of a device and the message that came with it; None without a report, or after its timeout."""
+        """Return the health of a device and its message; None without a report or after its timeout."""
         state, message, end = self._reports.get((pool, device), ("", "", -1))
         return None if self._life.clock.now() > end else (state, message)
 

@@ -1,7 +1,7 @@
 """The registered DRA drivers of the node, their connections, and the deletion of their slices.
 
-Several instances of a driver may be registered, with different endpoints; the kubelet calls the newest connected one.
-It deletes a driver's slices 30 s after the last connection ended, and the slices of all drivers when it starts.
+Several instances of a driver may be registered, with different endpoints. The kubelet calls the newest connected
+instance. It deletes a driver's slices 30 s after the last connection ended, and all slices when it starts.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ HEALTH_RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """One registered instance of a driver."""
+    """State of a registered driver instance."""
 
     endpoint: str
     service: str
@@ -31,7 +31,7 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name. `changed` is called with a driver that has reported the health of its devices."""
+    """Registered drivers by name. Calls `changed` with a driver's name when it reports the health of its devices."""
 
     def __init__(self, life: Life, *, changed: Callable[[str], None]) -> None:
         self._objects = life.settings.objects
@@ -40,7 +40,7 @@ class DriverRegistry:
         self._journal = life.journal
         self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
-        self._connections: Counter[str] = Counter()  # how often an instance of a driver has connected
+        self._connections: Counter[str] = Counter()  # the number of connects of all instances, by driver
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class DriverRegistry:
         self._journal.note("driverRegistered", "driver", text, driver=name, endpoint=endpoint, service=service)
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Forget an instance, whose registration socket is gone."""
+        """Remove an instance whose registration socket was removed."""
         for client in [each for each in self._clients.get(name, []) if each.endpoint == endpoint]:
             self._clients[name].remove(client)
             for task in client.tasks:
@@ -78,14 +78,14 @@ class DriverRegistry:
                 self._wipe_later(name)
 
     def get(self, driver: str) -> DriverClient:
-        """The connection of the instance to call. Raises CallError with the kubelet's text."""
+        """Return the connection to the instance to call. Raises CallError with the kubelet's text."""
         instances = self._clients.get(driver)
         if not instances:
             raise CallError(f"DRA driver {driver} is not registered")
         return next((each for each in reversed(instances) if each.connected), instances[-1])
 
     def status(self) -> dict[str, list[DriverStatus]]:
-        """The registered instances by driver, oldest first."""
+        """Return the registered instances by driver, oldest first."""
         return {
             name: [DriverStatus(each.endpoint, each.service, each.connected) for each in clients]
             for name, clients in sorted(self._clients.items())
@@ -111,7 +111,7 @@ class DriverRegistry:
     # --- connections and slices -------------------------------------------------------------------------------------
 
     def _connection(self, client: DriverClient) -> None:
-        """A connection was opened or has ended."""
+        """Handle a connection that has opened or ended."""
         if client.connected:
             self._connections[client.driver] += 1
         else:
@@ -124,7 +124,7 @@ class DriverRegistry:
         self._journal.note("driverGone", "driver", text, driver=driver, endpoint=endpoint, why=why)
 
     def _wipe_later(self, driver: str) -> None:
-        """Delete the driver's slices after a delay, if no instance is connected, and none connects until then."""
+        """Delete the driver's slices after a delay if no instance is connected or connects during the delay."""
         connections = self._connections[driver]
 
         def wipe() -> None:
@@ -135,7 +135,7 @@ class DriverRegistry:
             self._life.later(WIPE_SECONDS, wipe)
 
     def wipe(self, driver: str, why: str) -> None:
-        """Delete the slices of the node, of one driver or (empty) of all."""
+        """Delete the node's slices of a driver, or of all drivers if `driver` is empty."""
         names = [
             each["metadata"]["name"]
             for each in self._objects.all(_SLICE)
@@ -150,12 +150,12 @@ class DriverRegistry:
     # --- health -----------------------------------------------------------------------------------------------------
 
     def health_of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
-        """Return the health of a device and its message. The health is Unknown without a report."""
+        """Return the health of a device and its message. Without a report, the health is Unknown."""
         reports = (each.health_of(pool, device) for each in reversed(self._clients.get(driver, [])))
         return next(filter(None, reports), ("Unknown", ""))
 
     async def _listen(self, client: DriverClient) -> None:
-        """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
+        """Keep a health stream open to an instance. As in 1.36, this ignores whether it offers the service."""
         while True:
             try:
                 async for message in client.health():

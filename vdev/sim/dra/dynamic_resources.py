@@ -1,7 +1,7 @@
-"""DRA in a kubelet process: it prepares claims before a pod's first container, and unprepares them after the last pod.
+"""DRA in a kubelet process: prepares claims before a pod's first container, and unprepares them after the last pod.
 
-A claim is prepared once, in one call per driver and pod. A file that outlives the process keeps what is prepared. The
-texts of errors are the kubelet's. `pod_workers` decides when a pod is started or tried again.
+A claim is prepared once, in one call per driver and pod. Prepared claims are stored in a file that survives restarts.
+Error texts are the kubelet's. `pod_workers` decides when to start or retry a pod.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from .driver_registry import DriverRegistry
 _CLAIM = BY_NAME["ResourceClaim"]
 STATE_FILE = "dra_manager_state"  # the prepared claims; only the kubelet reads it
 RECONCILE_SECONDS = 60.0
-RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90 s
+RESYNC_SECONDS = 60.0  # the real kubelet syncs each pod every 60 to 90 s
 _CLAIMS = TypeAdapter(list[ClaimInfo])
 
 
 class ClaimsError(Exception):
-    """A pod's claims cannot be prepared or unprepared; the text is the kubelet's."""
+    """A pod's claims cannot be prepared or unprepared. The text is the kubelet's."""
 
 
 class UnresolvedError(Exception):
-    """CDI names do not resolve; the text is the container runtime's."""
+    """CDI names do not resolve. The text is the container runtime's."""
 
 
 class DynamicResources:
@@ -54,7 +54,7 @@ class DynamicResources:
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self) -> None:
-        """Take over the claims of an earlier process, and delete the node's slices."""
+        """Restore the claims of the previous process, and delete the node's slices."""
         try:
             claims = _CLAIMS.validate_json(await asyncio.to_thread(self._state_file.read_bytes))
             self._claims = {(claim.namespace, claim.name): claim for claim in claims}
@@ -69,7 +69,7 @@ class DynamicResources:
     # --- for pods -----------------------------------------------------------------------------------------------------
 
     def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
-        """Driver and device of each prepared device of a claim, or of one request."""
+        """Return the prepared devices of a claim, or of one of its requests, each with its driver."""
         found = self._claims.get((namespace, claim))
         return [
             (driver, device)
@@ -79,7 +79,7 @@ class DynamicResources:
         ]
 
     def health_of(self, devices: Iterable[tuple[str, PreparedDevice]]) -> dict[str, tuple[str, str]]:
-        """Health and message by resourceID, which is the first CDI name of a device."""
+        """Return health and message by resourceID. That is the first CDI name of a device."""
         return {
             each.cdi[0] if each.cdi else f"{driver}/{each.pool}/{each.device}": self.drivers.health_of(
                 driver, each.pool, each.device
@@ -88,7 +88,7 @@ class DynamicResources:
         }
 
     async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
-        """The edits of a container's CDI names: those of its claims, then those `given` by device plugins.
+        """Return the edits for the CDI names of a container: first of its claims, then the names `given` by plugins.
 
         Raises UnresolvedError.
         """
@@ -107,16 +107,16 @@ class DynamicResources:
 
     @contextlib.asynccontextmanager
     async def _locked(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
-        """Lock these claims. Pods with other claims are not delayed if a driver hangs."""
+        """Lock these claims, so that a hanging driver does not delay pods with other claims."""
         async with contextlib.AsyncExitStack() as stack:
-            for key in sorted(set(claims)):  # in one order, so that two pods cannot wait for each other
+            for key in sorted(set(claims)):  # sorted, so that two pods cannot deadlock
                 await stack.enter_async_context(self._locks[key])
             yield
 
     async def _save(self) -> None:
         async with self._saving:
             content = _CLAIMS.dump_json([*self._claims.values()], exclude={"__all__": {"prepared"}})
-            with contextlib.suppress(HostError):  # the directory of a test that is over
+            with contextlib.suppress(HostError):  # a finished test has removed the directory
                 await asyncio.to_thread(write_atomic, self._state_file, content)
 
     # --- prepare ----------------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ class DynamicResources:
     async def prepare(self, pod: PodSpec, names: Sequence[str]) -> None:
         """Prepare the claims of a pod with these names. Raises ClaimsError."""
         async with self._locked((pod.namespace, name) for name in names):
-            # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
-            # without its drivers.
+            # First check that all claims and drivers exist, and only then record the pod. A pod that fails here can be
+            # deleted without its drivers.
             claims = [self._fetch(pod, name) for name in names]
             for driver in (driver for claim in claims for driver in _results(claim)):
                 self._client(driver, "prepare")
@@ -146,7 +146,7 @@ class DynamicResources:
                     self._journal.note_claim(info.key, "prepared", devices)
 
     def _fetch(self, pod: PodSpec, name: str) -> Document:
-        """The claim, if the pod may use it. Raises ClaimsError."""
+        """Return a claim that the pod may use. Raises ClaimsError."""
         claim = self._objects.find(_CLAIM, pod.namespace, name)
         if claim is None:
             text = f'resourceclaims.resource.k8s.io "{name}" not found'
@@ -160,12 +160,12 @@ class DynamicResources:
         return claim
 
     def _info(self, claim: Document) -> ClaimInfo:
-        """The record of a claim, which may be new. Raises ClaimsError."""
+        """Return the record of a claim. Creates it if missing. Raises ClaimsError."""
         meta = claim["metadata"]
         key = meta["namespace"], meta["name"]
         info = self._claims.get(key)
         if info is None:
-            # All drivers are recorded at once, because Unprepare is called for those whose Prepare failed, too.
+            # Record all drivers first, because Unprepare is also called for drivers whose Prepare failed.
             drivers: dict[str, tuple[PreparedDevice, ...]] = dict.fromkeys(_results(claim), ())
             info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers=drivers)
         if info.uid != meta["uid"]:
@@ -174,7 +174,7 @@ class DynamicResources:
         return info
 
     async def _prepare(self, driver: str, batch: list[tuple[ClaimInfo, Document]]) -> None:
-        """Call NodePrepareResources of one driver, and record and judge its answers. Raises ClaimsError."""
+        """Call NodePrepareResources of one driver, and record and check the responses. Raises ClaimsError."""
         answers = await self._call("prepare", driver, [info for info, _ in batch])
         find = self._journal.find
         for info, claim in batch:
@@ -184,8 +184,8 @@ class DynamicResources:
             find(answer_lint.prepared(driver, info.name, devices, results))
             others = {other.name: other.drivers.get(driver, ()) for other in self._claims.values() if other is not info}
             find(answer_lint.reused_cdi(driver, info.name, devices, others))
-            before = info.drivers.get(driver)  # of an earlier kubelet process
-            if before and _ids(before) == _ids(devices):  # otherwise the claim was allocated again since
+            before = info.drivers.get(driver)  # from an earlier kubelet process
+            if before and _ids(before) == _ids(devices):  # otherwise, the claim was reallocated
                 find(answer_lint.repeated(driver, "NodePrepareResources", info.name, before, devices))
             info.drivers[driver] = devices
         if self._cdi_dir is not None:
@@ -198,7 +198,7 @@ class DynamicResources:
     # --- unprepare --------------------------------------------------------------------------------------------------
 
     async def unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
-        """Unprepare those of these claims (namespace and name) that no other pod uses. Raises ClaimsError."""
+        """Unprepare the claims (namespace and name) that no other pod uses. Raises ClaimsError."""
         keys = list(claims)
         async with self._locked(keys):
             found = [self._claims[key] for key in keys if key in self._claims]
@@ -216,7 +216,7 @@ class DynamicResources:
     # --- health and reconciliation ------------------------------------------------------------------------------------
 
     def _update_pods(self, driver: str = "") -> None:
-        """Update the status of the pods that have devices of a driver, by default of any."""
+        """Update the status of the pods that hold devices of a driver; of all drivers if `driver` is empty."""
         found = (info.pods for info in self._claims.values() if not driver or driver in info.drivers)
         self._life.changed(frozenset[str]().union(*found))
 
@@ -225,7 +225,7 @@ class DynamicResources:
             self._life.spawn(self._reconcile(active), "reconcile claims")
 
     async def _reconcile(self, active: Collection[str]) -> None:
-        """Unprepare the claims of pods that no longer exist; what fails is tried again the next time."""
+        """Unprepare the claims of pods that no longer exist. The next reconciliation retries failures."""
         for info in list(self._claims.values()):
             for uid in sorted(info.pods - set(active)):
                 try:
@@ -242,7 +242,7 @@ class DynamicResources:
             raise ClaimsError(f"{operation} dynamic resources: {error}") from None
 
     async def _call(self, operation: str, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
-        """The answers of a driver by claim UID; with `strict`, it is asked twice. Raises ClaimsError."""
+        """Call a driver, twice if `strict`. Returns the responses by claim UID. Raises ClaimsError."""
         client, method = self._client(driver, operation), f"Node{operation.title()}Resources"
         names = {info.uid: info.name for info in infos}
         prefix = f"{operation} dynamic resources: {method}"
@@ -261,7 +261,7 @@ class DynamicResources:
 
 
 def _problem(names: Mapping[str, str], answers: Mapping[str, Answer]) -> str:
-    """The first mistake that the kubelet finds in an answer, empty if there is none. `names` has the claims by UID."""
+    """Return the first problem that the kubelet finds in a response, or an empty text. `names` maps UIDs to names."""
     for uid, answer in answers.items():
         if uid not in names:
             return f"returned result for unknown claim UID {uid}"
@@ -276,7 +276,7 @@ def _ids(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:
 
 
 def _results(claim: Document) -> dict[str, list[Document]]:
-    """The allocated devices of a claim by driver."""
+    """Return the allocated devices of a claim, by driver."""
     found: dict[str, list[Document]] = {}
     for result in claim["status"]["allocation"]["devices"].get("results") or []:
         found.setdefault(result["driver"], []).append(result)

@@ -1,7 +1,7 @@
-"""Pools of devices as the allocator sees them, what is wrong with them, and how much claims use of them. Pure.
+"""Device pools for the allocator: their devices, problems, and usage by claims. Pure.
 
-A pool consists of the slices of its newest generation. A claim uses a device as a whole, or a share of it if the device
-allows multiple allocations. A share uses as much capacity as its request asks for, rounded by the device's policy.
+A pool consists of the slices of its newest generation. A claim uses a whole device, or a share if the device allows
+multiple allocations. A share consumes the requested capacity, rounded by the device's policy.
 """
 
 import math
@@ -22,12 +22,12 @@ CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolDevice:
-    """One device of a pool."""
+    """A device of a pool, and the nodes that can use it."""
 
     driver: str
     pool: str
     document: Document  # its entry in the slice
-    here: bool  # whether this node can use it; a device of other nodes may consume the same counters
+    here: bool  # whether this node can use it; devices of other nodes may consume the same counters
     everywhere: bool  # whether all nodes can use it
 
     @property
@@ -40,7 +40,7 @@ class PoolDevice:
 
     @property
     def shared(self) -> bool:
-        """Whether several claims can have a share of it."""
+        """Whether several claims can use shares of the device."""
         return bool(self.document.get("allowMultipleAllocations"))
 
     @property
@@ -48,14 +48,14 @@ class PoolDevice:
         return self.document.get("capacity") or {}
 
     def attribute(self, name: str) -> Any:
-        """Type and value of an attribute by its full name (`domain/name`); None if the device does not have it."""
+        """Return type and value of an attribute by its full name (`domain/name`), or None if it is missing."""
         attributes = self.document.get("attributes") or {}
         domain, _, bare = name.rpartition("/")
         found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
         return None if found is None else next(iter(found.items()))
 
     def counters(self) -> Iterator[tuple[CounterId, Fraction]]:
-        """How much the device consumes of each counter."""
+        """Yield the amount that the device consumes of each counter."""
         for use in self.document.get("consumesCounters") or ():
             for name, value in (use.get("counters") or {}).items():
                 yield (self.driver, self.pool, use["counterSet"], name), quantity(value["value"], name)
@@ -63,12 +63,12 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """One pool at its newest generation; the scheduler ignores older slices."""
+    """A pool at its newest generation. The scheduler ignores older slices."""
 
     driver: str
     name: str
-    specs: Sequence[Document]  # of its slices
-    outdated: int  # slices of older generations
+    specs: Sequence[Document]  # the specs of its slices
+    outdated: int  # the number of slices of older generations
     devices: Sequence[PoolDevice]
 
     @property
@@ -83,7 +83,7 @@ class Pool:
         }
 
     def findings(self) -> Iterator[Finding]:
-        """Mistakes in the slices, which the API server cannot see. Counters are checked if all slices are there."""
+        """Yield mistakes in the slices that the API server cannot find. Counters are checked if no slice is missing."""
         counts, where = {_count(spec) for spec in self.specs}, f"pool {self.name}:"
         if len(counts) > 1:
             text = f"resourceSliceCount is {sorted(counts)} within generation {_generation(self.specs[0])}"
@@ -106,22 +106,22 @@ class Pool:
 
     @property
     def problem(self) -> str:
-        """Why the scheduler allocates nothing from it; empty if it does."""
+        """The reason why the scheduler does not use the pool; empty if it does."""
         if len(self.specs) != _count(self.specs[0]):
             return f"pool {self.name}: slices are missing, or there are too many"
         return next((each.message for each in self.findings() if each.code != "counter-too-small"), "")
 
 
 def check_pools(slices: Iterable[Document]) -> Iterator[Finding]:
-    """Check the pools that slices form."""
+    """Check the pools of these slices."""
     for pool in _pools(slices):
         yield from pool.findings()
 
 
 def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
-    """Find pools with slices of an older generation, and with too few or too many slices.
+    """Find pools with slices of an older generation, or with too few or too many slices.
 
-    While a driver publishes, that is normal. It is a mistake if it lasts.
+    This is normal while a driver publishes, and a mistake if it lasts.
     """
     for pool in _pools(slices):
         generation, expected = _generation(pool.specs[0]), _count(pool.specs[0])
@@ -134,7 +134,7 @@ def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
 
 
 def gather(slices: Iterable[Document], node: str) -> list[Pool]:
-    """The pools that a node can use, in the order in which the allocator tries them."""
+    """Return the pools that a node can use, in the allocator's order."""
     return [pool for pool in _pools(slices, node) if any(_reaches(spec, node) for spec in pool.specs)]
 
 
@@ -171,7 +171,7 @@ def _reaches(spec: Document, node: str) -> bool:
 
 
 def _selects(selector: Document, node: str) -> bool:
-    """Whether a node selector selects the node, of whose labels only that with its name counts."""
+    """Whether a node selector selects the node. The node's only label here is `kubernetes.io/hostname`."""
 
     def holds(rule: Document, values: Mapping[str, str]) -> bool:
         value, wanted = values.get(rule["key"]), rule.get("values") or []
@@ -195,10 +195,10 @@ def _selects(selector: Document, node: str) -> bool:
 
 
 class Usage:
-    """How much of the devices of these pools is in use; at first by the claims that are allocated."""
+    """Tracks the usage of devices and counters. It starts with the allocated claims."""
 
     def __init__(self, pools: Sequence[Pool], claims: Iterable[Document]) -> None:
-        # By device, the capacity that each user takes of it; None for a user of the whole device.
+        # The capacity that each user of a device consumes; None for a user of the whole device.
         self._users: defaultdict[DeviceId, list[Mapping[str, str] | None]] = defaultdict(list)
         self._counters_left = {key: amount for pool in pools for key, amount in pool.counters().items()}
         known = {device.id: device for pool in pools for device in pool.devices}
@@ -210,13 +210,13 @@ class Usage:
                     self.add(device, result.get("consumedCapacity") or {} if result.get("shareID") else None)
 
     def is_free(self, device: PoolDevice) -> bool:
-        """Whether other users and the counters leave a device, or a share of it, for a request."""
+        """Whether a request can get the device, or a share of it, beside its users and within the counters."""
         if users := self._users[device.id]:
-            return device.shared and None not in users  # all shares of a device consume its counters once
+            return device.shared and None not in users  # the shares of a device consume its counters only once
         return all(amount <= self._counters_left[counter] for counter, amount in device.counters())
 
     def has_capacity(self, device: PoolDevice, wanted: Mapping[str, str]) -> bool:
-        """Whether a device has so much capacity left."""
+        """Whether a device has this capacity left."""
         users = [taken for taken in self._users[device.id] if taken]
         return all(
             sum((quantity(each.get(name, 0), name) for each in (wanted, *users)), Fraction(0))
@@ -242,10 +242,10 @@ class Usage:
 
 
 def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
-    """Return what a request takes of each capacity of a device, in canonical form; None if it does not fit a policy.
+    """Return the amount of each capacity that a request consumes, in canonical form; None if a policy forbids it.
 
-    A capacity that is not requested is taken by its default, or as a whole if there is no policy. Requests name a
-    capacity as the device does.
+    If a capacity is not requested, its default is consumed, or all of it without a policy. Requests use the device's
+    name of a capacity.
     """
     requested: Mapping[str, str] = (request.get("capacity") or {}).get("requests") or {}
     if not requested.keys() <= capacities.keys():
@@ -260,7 +260,7 @@ def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str,
 
 
 def _rounded(capacity: Document, wanted: str | None) -> str | None:
-    """What a request takes of a capacity by its policy; None if that allows no such amount."""
+    """Round a requested amount by the policy of a capacity; None if the policy does not allow it."""
     policy = capacity.get("requestPolicy") or {}
     if wanted is None:
         return str(policy["default"] if "default" in policy else capacity["value"])
@@ -278,5 +278,5 @@ def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
         wanted, amount = span["min"], least
     elif step := quantity(span.get("step") or 0, "step"):
         amount = least + math.ceil((amount - least) / step) * step
-        wanted = written(amount, binary=True)  # the real scheduler writes a binary suffix, whatever the request has
+        wanted = written(amount, binary=True)  # the real scheduler always writes a binary suffix
     return None if "max" in span and amount > quantity(span["max"], "max") else wanted
