@@ -136,12 +136,9 @@ def _answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy
     if strategy:
         resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))
     edits = container_edits(resource, allocation.allocate(resource, ids))
-    documents = cdi_documents(Inventory({resource.name: resource}))
-    known = {
-        cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
-        for kind, document in documents.items()
-        for device in document["devices"]
-    }
+    known: dict[str, Any] = {}
+    for document in cdi_documents(Inventory({resource.name: resource})).values():
+        known |= cdi.edits_by_name(document)
     annotated = (name for names in edits.annotations.values() for name in names.split(","))
     named = dict.fromkeys((*edits.cdi_devices, *annotated))
     return {

@@ -12,11 +12,12 @@ from typing import Any
 
 import yaml
 
+from ..config import text_of
 from ..dra import slices as cutting
 from ..dra.claim import read_claim
 from ..dra.device_classes import device_classes
 from ..dra.preparation import prepare
-from ..errors import AllocationError, ConfigError, UsageError, reason_of
+from ..errors import AllocationError, ConfigError, UsageError
 from ..importers.draft import mapping
 from ..planning import cdi
 from ..sim.objects import yaml_text
@@ -51,10 +52,8 @@ def run(args: argparse.Namespace) -> int:
 def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     """The claims of the file in order, and its DeviceClasses by name."""
     try:
-        documents = yaml_text.documents(path.read_text("utf-8"))
-    except OSError as failed:
-        raise UsageError(f"cannot read {path}: {reason_of(failed)}") from failed
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        documents = yaml_text.documents(text_of(path))
+    except yaml.YAMLError as wrong:
         raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
     claims: list[Document] = []
     classes: dict[str, Document] = {}
@@ -185,8 +184,4 @@ def _lines(claim: Document, answers: Mapping[str, Document | None]) -> Iterator[
             yield f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}"
             for name in each["cdiDeviceIds"]:
                 yield f"    cdi       {name}"
-        document = answer["cdi"]
-        edits = {
-            cdi.qualified(document["kind"], each["name"]): cdi.edits_of(document, each) for each in document["devices"]
-        }
-        yield from common.cdi_lines(edits)
+        yield from common.cdi_lines(cdi.edits_by_name(answer["cdi"]))

@@ -1,13 +1,13 @@
 """`vdev fault`: list, inject, end and trigger faults in the running plugin."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError, reason_of
+from ..config import text_of
+from ..errors import UsageError
 from . import common
 
 DESCRIPTION = "Inject faults into the running plugin."
@@ -63,14 +63,7 @@ def _rules(args: argparse.Namespace) -> str:
         raise UsageError("give one rule as an argument, or --file FILE")
     if args.file is None:
         return str(args.rule)
-    if str(args.file) == "-":
-        return sys.stdin.read()
-    try:
-        return str(args.file.read_text())
-    except OSError as failed:
-        raise UsageError(f"cannot read {args.file}: {reason_of(failed)}") from failed
-    except UnicodeDecodeError as failed:
-        raise UsageError(f"cannot read {args.file}: it is not UTF-8; save it as UTF-8") from failed
+    return text_of(Path("/dev/stdin") if str(args.file) == "-" else args.file)
 
 
 def done(answer: dict[str, Any]) -> Iterator[str]:

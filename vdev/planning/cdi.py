@@ -79,6 +79,11 @@ def document(
     }
 
 
+def edits_by_name(document: Document) -> dict[str, dict[str, Any]]:
+    """The edits of each device of a specification, by its fully-qualified name."""
+    return {qualified(document["kind"], each["name"]): edits_of(document, each) for each in document["devices"]}
+
+
 def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
     """The edits of a device in a specification, including the common edits of the specification."""
     own: dict[str, Any] = device["containerEdits"]
