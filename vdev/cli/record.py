@@ -192,7 +192,6 @@ def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-_NUMBERED = re.compile(r"(?<![A-Za-z0-9])[0-9][A-Za-z0-9]*")
 _UNFIT = re.compile(rf"{REPLICA_MARK}|[^A-Za-z0-9._:-]+")  # in the id of a virtual device
 _MAX_ID = 54  # leaves room for a replica's number
 _SHORTEST = 4  # characters of a serial number that is looked for in ids
@@ -263,11 +262,8 @@ class Recording:
         digest = hashlib.blake2b(text.encode(), key=self.salt.encode()[:64], digest_size=16).digest()
         if hit := _UUID.search(text):
             return f"{text[: hit.start()]}{uuid.UUID(bytes=digest, version=5)}{text[hit.end() :]}"
-        if hit := _ADDRESS.search(text):
-            place = f"{0x1000 + digest[0] * 16:04x}:{digest[1]:02x}:{digest[2] % 32:02x}.{digest[3] % 8}"
-            # Words around the address that begin with a letter name a kind of device; others may be numbers of it.
-            before, after = (_NUMBERED.sub("x", part) for part in (text[: hit.start()], text[hit.end() :]))
-            return f"{before}{place}{after}"
+        if _ADDRESS.search(text):
+            return f"{0x1000 + digest[0] * 16:04x}:{digest[1]:02x}:{digest[2] % 32:02x}.{digest[3] % 8}"
         rest = text.removeprefix(keep)
         return f"{keep if rest != text else ''}{digest.hex()[:12]}"
 
