@@ -45,9 +45,6 @@ COMMANDS = {
 }
 """Every command with its line in the help."""
 
-_MODULES = {"import": "imports"}
-"""Modules that cannot have their command's name."""
-
 _INTERRUPTED = 130  # 128 + SIGINT, like a shell
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 _WRITE_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # if stdout cannot be written
@@ -145,7 +142,8 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
     for name, summary in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary)
         if name in chosen:
-            modules[name] = module = importlib.import_module(f".{_MODULES.get(name, name)}", __name__)
+            file = "imports" if name == "import" else name  # `import` is a keyword
+            modules[name] = module = importlib.import_module(f".{file}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, modules
@@ -158,9 +156,8 @@ def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> st
         takes = [f"vdev {each}" for each in COMMANDS if flag in _options(parser_of([each])[0])]
         if takes:
             return f"vdev {command} takes no {flag}; it is an option of {', '.join(takes)}"
-    near = (
-        did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""
-    )  # known to another action
+    is_known = flag in known  # of another action
+    near = did_you_mean(flag, known) if argument.startswith("-") and not is_known else ""
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 
@@ -203,14 +200,12 @@ def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]
             continue
         if not equals:
             value = rest.popleft() if rest and rest[0].lower() in ("true", "false") else "true"
-        result += _boolean(name, value, is_switch=action.const is True)
+        is_switch = action.const is True and value.lower() in ("true", "false")
+        if not is_switch:
+            result.append(f"{name}={value}")
+        elif value.lower() == "true":
+            result.append(name)
     return result
-
-
-def _boolean(name: str, value: str, *, is_switch: bool) -> list[str]:
-    """A boolean in the form for argparse: a switch is given or not, an option of the plugin has a value."""
-    switched = {"true": [name], "false": []} if is_switch else {}
-    return switched.get(value.lower(), [f"{name}={value}"])
 
 
 def _complain(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -136,14 +137,11 @@ def complain(problems: Iterable[Problem]) -> None:
 
 def _excerpt(place: Place) -> str:
     """The line at this place, and a caret below its column; empty if the file cannot be read any more."""
-    try:
-        is_file = place.line and Path(place.file).is_file()  # a pipe that is opened again would wait for a writer
-        lines = Path(place.file).read_text().splitlines() if is_file else []
-    except (OSError, UnicodeDecodeError):
-        return ""
-    if len(lines) < place.line or not lines:
-        return ""
-    return f"  {lines[place.line - 1]}\n  {' ' * (place.column - 1)}^\n"
+    with contextlib.suppress(OSError, UnicodeDecodeError, IndexError):
+        if place.line and Path(place.file).is_file():  # a pipe that is opened again would wait for a writer
+            line = Path(place.file).read_text().splitlines()[place.line - 1]
+            return f"  {line}\n  {' ' * (place.column - 1)}^\n"
+    return ""
 
 
 def exit_code(problems: Iterable[Problem]) -> int:

@@ -68,16 +68,13 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", color)
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
-    resources = sorted(status["resources"], key=_is_well)
-    if len(resources) <= _IN_FULL:
-        for resource in resources:
+    well = [each for each in status["resources"] if _is_well(each)]
+    in_short = well if len(status["resources"]) > _IN_FULL else []
+    for resource in sorted(status["resources"], key=_is_well):
+        if resource not in in_short:
             yield from _resource(resource)
-        return
-    for resource in resources:
-        if not _is_well(resource):
-            yield from _resource(resource)
-    if well := [each for each in resources if _is_well(each)]:
-        yield from _well(well)
+    if in_short:
+        yield from _well(in_short)
 
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
