@@ -1,4 +1,4 @@
-"""`python -m vdev` is the `vdev` command. This module handles signals before it imports anything else of vdev."""
+"""`python -m vdev` is the `vdev` command. This module handles signals before it imports the rest of vdev."""
 
 import os
 import signal
@@ -6,19 +6,19 @@ import sys
 
 
 def main() -> int:
-    """The `vdev` command. A command that serves a cluster can be stopped from the beginning.
+    """Run the `vdev` command. `run` and `fleet` handle signals from the start.
 
-    The kernel drops signals that the first process of a container does not handle.
+    The kernel drops signals that PID 1 of a container does not handle.
     """
     command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     if command in ("run", "fleet"):
-        # Exit at once: an exception in a handler can get lost inside an import, and most of the start is imports.
-        # There is nothing to clean up until the command has its own handlers.
+        # Exit at once, because an import can swallow an exception of a handler, and most of the start is imports.
+        # There is nothing to clean up until the command installs its own handlers.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if command == "run":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks for plugins in all packages
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else pydantic scans all packages for plugins
     from .cli import main as run
 
     return run()

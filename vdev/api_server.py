@@ -58,7 +58,7 @@ def find_server(
 
 
 def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
-    """Like `find_server`. Raises UsageError if there is no server, or no such file."""
+    """Like `find_server`, but raises UsageError if there is no server or the file does not exist."""
     if kubeconfig and not os.path.exists(kubeconfig):
         raise UsageError(f"the kubeconfig file {kubeconfig} does not exist")
     if server := find_server(kubeconfig=kubeconfig, context=context):

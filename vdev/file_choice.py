@@ -1,8 +1,8 @@
 """Chooses the configuration files of a node.
 
-Of a directory, the label `vdev.dev/config: X` of the node selects X.yaml; without that label, NVIDIA's label does. An
-unknown X is an error. Without a label, the file is `<node name>.yaml`, then `default.yaml`, then the only file, then it
-is an error. NVIDIA's config-manager does the same with the fallbacks that its Helm chart sets (named, single).
+In a directory, the node's label `vdev.dev/config: X` selects X.yaml; without that label, NVIDIA's label does. An
+unknown X is an error. Without a label, the file is `<node name>.yaml`, else `default.yaml`, else the only file; if none
+applies, it is an error. NVIDIA's config-manager does the same with the fallbacks of its Helm chart (named, single).
 """
 
 import itertools
@@ -35,8 +35,8 @@ def choose(
 ) -> tuple[Choice, ...]:
     """Choose a file from each directory for the node with this name and these labels. Other paths stay.
 
-    `doubt` is why the labels may be incomplete, for the reasons. Raises ConfigError with all directories that have no
-    file for the node.
+    `doubt` is why the labels may be incomplete, for messages. Raises ConfigError with all directories that have no file
+    for the node.
     """
     choices, problems = [], []
     for path in paths:

@@ -35,7 +35,7 @@ Configuration = str | Path | Mapping[str, Any]
 
 _READY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
-_TAIL = 4_000  # characters of its log that are shown with a failed test
+_TAIL = 4_000  # characters of the agent's log that are shown with a failed test
 _HISTORY = 30  # entries of the journal that are shown with a failed test
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -69,7 +69,7 @@ class LoopThread:
         return cast("_T", asyncio.wrap_future(future))
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine in the thread, and block until it is done, even if an event loop runs."""
+        """Run a coroutine in the thread, and block until it is done, even if an event loop runs here."""
         return _result(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def ask(self, look: Callable[[], _T]) -> _T:
@@ -207,7 +207,7 @@ class BlockingKubelet:
 
 
 class Agent:
-    """`vdev run`. Its methods are awaited."""
+    """A `vdev run` process. Its methods are awaited."""
 
     def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet | Kubelet) -> None:
         self._places = places
@@ -215,7 +215,7 @@ class Agent:
         self._process = VdevRun(places)
 
     async def start(self) -> None:
-        """Start it, and wait until the node shows its devices. Raises VdevError with its log."""
+        """Start the agent, and wait until the node shows its devices. Raises VdevError with the log."""
         await self._process.start()
         try:
             async with asyncio.timeout(_READY_SECONDS):
@@ -230,11 +230,11 @@ class Agent:
             raise VdevError(f"{self.errors()}\n{text}".lstrip()) from None
 
     async def stop(self) -> None:
-        """Stop it with SIGTERM. Raises VdevError if it ends with an error."""
+        """Stop the agent with SIGTERM. Raises VdevError if it exits with an error."""
         await self._process.stop()
 
     async def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Kill the agent with SIGKILL."""
         await self._process.kill()
 
     async def restart(self) -> None:
@@ -256,7 +256,7 @@ class Agent:
         return ""
 
     def errors(self) -> str:
-        """The errors in its log, and lines that are not log entries, such as an error at its start."""
+        """The errors in the log, and lines that are not log entries, such as an error at the start."""
         found = []
         for line in self.log().splitlines():
             try:

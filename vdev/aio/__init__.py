@@ -1,4 +1,4 @@
-"""Helpers for asyncio: blocking calls in threads, programs in sessions of their own, the clock, and back-off.
+"""Helpers for asyncio: blocking calls in threads, programs in their own sessions, the clock, and back-off.
 
-Nothing here knows devices, files of the host, or the kubelet.
+This package knows nothing about devices, the host's files or the kubelet.
 """

@@ -1,7 +1,7 @@
 """Blocking calls that may never return.
 
-Each call has a daemon thread of its own. A thread that hangs in the kernel can be neither stopped nor joined, so it
-must not belong to a pool, and the process must not wait for it at its end.
+Each call runs in its own daemon thread. A thread that hangs in the kernel can be neither stopped nor joined, so it must
+not belong to a pool, and the process must not wait for it when it exits.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import TypeVar
 from .clock import Clock
 
 _T = TypeVar("_T")
-_AT_ONCE = 64  # calls at a time, without hanging ones; more would only compete for the processor
+_AT_ONCE = 64  # concurrent calls, not counting abandoned ones; more would only compete for the CPU
 
 
 class BlockingCalls:
-    """Runs blocking calls, not too many at a time."""
+    """Runs blocking calls in threads and limits how many run concurrently."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,11 +26,11 @@ class BlockingCalls:
     async def run(self, call: Callable[[], _T], *, within: float, abort: Callable[[], None] | None = None) -> _T:
         """Return the call's result, or raise its exception.
 
-        After `within` seconds (TimeoutError), or when cancelled, `abort` is called, if the call can be ended, and the
-        thread is abandoned.
+        After `within` seconds (TimeoutError) or on cancellation, the thread is abandoned. Before that, `abort` is
+        called, which ends the call if possible.
         """
         answer: concurrent.futures.Future[_T] = concurrent.futures.Future()
-        answer.set_running_or_notify_cancel()  # now it cannot be cancelled, so the thread can always set it
+        answer.set_running_or_notify_cancel()  # from now on it cannot be cancelled, so the thread can always set it
 
         def work() -> None:
             try:

@@ -1,10 +1,10 @@
-"""The clock of the agent: it is passed to everything that waits.
+"""Clocks, which are passed to all code that waits.
 
-`SystemClock` is the machine's clock. `ManualClock` stands still until a test moves it, and calls due actions in order:
-a test lets ten minutes pass at once. `LeapClock` runs like the machine's clock and can be moved forward as well, for a
-test in which something else takes real time, such as a kubelet behind a socket.
+`SystemClock` is the machine's clock. `ManualClock` moves only when a test advances it, and calls due actions in order,
+so ten minutes pass at once. `LeapClock` runs like the machine's clock and can also be advanced, for tests in which
+something else takes real time, such as a kubelet behind a socket.
 
-File events, deadlines of gRPC calls, and clients of sockets always go by the machine's time.
+File events, gRPC deadlines and socket clients always use the machine's time.
 """
 
 import asyncio
@@ -20,35 +20,35 @@ from ..intervals import PRODUCTION, Intervals
 
 
 class Clock(ABC):
-    """Time, and ways to wait for it. All but `wall` is in seconds since some fixed moment, and never goes back."""
+    """Tells the time and waits. All times except `wall` are monotonic, in seconds since an arbitrary moment."""
 
     @abstractmethod
     def now(self) -> float:
-        """The time to measure and to wait by."""
+        """Return the monotonic time, for measuring and waiting."""
 
     @abstractmethod
     def wall(self) -> float:
-        """The time to show to people: seconds since 1970. It may jump, so nothing is measured with it."""
+        """Return the time of day, for people: seconds since 1970. It may jump, so do not measure with it."""
 
     @abstractmethod
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` at that moment, or soon if it is past; return a function that cancels it."""
+        """Call `action` at this moment, or soon if it has passed. Returns a function that cancels the call."""
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` after so many seconds; return a function that cancels it."""
+        """Call `action` after a delay. Returns a function that cancels the call."""
         return self.call_at(self.now() + seconds, action)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds; with 0, let other tasks run."""
+        """Sleep; with 0, let other tasks run."""
         if seconds <= 0:
             await asyncio.sleep(0)
         else:
             await self.wait(asyncio.Event(), seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Wait for the event, and set it after so many seconds; None: wait forever.
+        """Wait for the event, and set it after a timeout. None means no timeout.
 
-        For callers that clear the event and then check what to do.
+        Callers clear the event afterwards and check what to do.
         """
         cancel = None if seconds is None else self.call_later(seconds, event.set)
         try:
@@ -59,7 +59,7 @@ class Clock(ABC):
 
     @contextlib.asynccontextmanager
     async def timeout(self, seconds: float | None) -> AsyncIterator[None]:
-        """Like `asyncio.timeout`: the code inside raises TimeoutError if it takes longer. None: no limit."""
+        """Raise TimeoutError if the block takes longer, like `asyncio.timeout`. None means no limit."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(None) as scope:
             cancel = None if seconds is None else self.call_later(seconds, lambda: scope.reschedule(loop.time()))
@@ -88,7 +88,7 @@ SYSTEM = SystemClock()
 
 
 class ManualClock(Clock):
-    """A clock that moves only by `advance`. `wall` is the time that it shows to people at first."""
+    """A clock that only `advance` moves. `wall` is its initial time of day."""
 
     def __init__(self, start: float = 0.0, *, wall: float = 1_767_225_600.0) -> None:
         self._now = start
@@ -105,13 +105,13 @@ class ManualClock(Clock):
 
     @property
     def next_due(self) -> float | None:
-        """The moment of the next action; None if there is none."""
+        """The moment of the next action, or None."""
         while self._due and self._due[0][1] not in self._actions:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` when the clock reaches the moment; return a function that cancels it."""
+        """Call `action` when the clock reaches this moment. Returns a function that cancels the call."""
         if moment <= self.now():
             return asyncio.get_running_loop().call_soon(action).cancel
         number = next(self._serial)
@@ -120,7 +120,7 @@ class ManualClock(Clock):
         return lambda: self._actions.pop(number, None)
 
     def advance(self, seconds: float) -> None:
-        """Move forward; every due action is called at its own moment, in order."""
+        """Advance the clock and call each due action at its own moment, in order."""
         self._move(self.now() + seconds)
 
     def _move(self, end: float) -> None:
@@ -132,7 +132,7 @@ class ManualClock(Clock):
 
 
 class LeapClock(ManualClock):
-    """The machine's clock, which can be moved forward: actions that are due by then are called at once."""
+    """The machine's clock, which can also be advanced. Actions that are then due are called at once."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic(), wall=time.time())
@@ -165,7 +165,7 @@ class LeapClock(ManualClock):
 
 
 class Timing(NamedTuple):
-    """The two as a pair: `self._intervals, self._clock = timing`."""
+    """Intervals and clock in one argument: `self._intervals, self._clock = timing`."""
 
     intervals: Intervals = PRODUCTION
     clock: Clock = SYSTEM

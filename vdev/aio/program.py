@@ -1,4 +1,4 @@
-"""Runs a program of the configuration: without a shell, with only PATH in its environment, in its own session.
+"""Runs a program of the configuration without a shell, in its own session, with only PATH in its environment.
 
 Blocks; call it in a thread. `abort` kills the whole session, so that the program's children end with it.
 """
@@ -16,7 +16,7 @@ from ..errors import reason_of
 _TAIL = 4096  # bytes of the output that are kept
 _PIPE = 65536  # bytes that a pipe holds
 _SHOWN = 160  # characters of the output that fit in a reason
-_LOOK = 50  # milliseconds between checks whether it has ended, because its children may keep the pipe open
+_LOOK = 50  # milliseconds between checks for the program's exit, because its children may keep the pipe open
 
 
 class Program:
@@ -28,7 +28,7 @@ class Program:
         self._aborted = False
 
     def run(self) -> str:
-        """Run it until it ends, even if its children go on.
+        """Run the program until it exits, even if its children continue.
 
         Returns why it failed, with the last line of its output; empty if it exited with 0.
         """
@@ -53,12 +53,12 @@ class Program:
             env={"PATH": os.environ.get("PATH", os.defpath)},
             start_new_session=True,
         )
-        if self._aborted:  # before there was a process
+        if self._aborted:  # before the process was created
             self._kill(process)
         return process
 
     def abort(self) -> None:
-        """Kill it and its children, from another thread; never blocks."""
+        """Kill the program and its children. Never blocks; another thread may call it."""
         self._aborted = True
         if self._process is not None:
             self._kill(self._process)
@@ -70,14 +70,14 @@ class Program:
 
 
 def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
-    """Return the end of the output until the program itself ends, even if its children could still write."""
+    """Return the end of the output when the program exits, even if its children could still write."""
     assert process.stdout is not None
     output = process.stdout.fileno()
     watch = select.poll()
     watch.register(output, select.POLLIN)
     tail, over = b"", False
     while not over:
-        over = process.poll() is not None  # checked first: then one read gets everything that it has written
+        over = process.poll() is not None  # checked before the read, which then gets all the program's output
         if watch.poll(0 if over else _LOOK):
             chunk = os.read(output, _PIPE)
             tail, over = (tail + chunk)[-_TAIL:], over or not chunk

@@ -24,21 +24,21 @@ class Backoff:
 
 
 def raise_if_cancelled() -> None:
-    """Raise CancelledError if the current task was cancelled and goes on all the same.
+    """Raise CancelledError if the current task was cancelled but still runs.
 
-    gRPC loses cancellations: if a call fails by itself while its task is cancelled, the task gets the failure and never
-    the cancellation.
+    gRPC loses cancellations: if a call fails while its task is cancelled, the task gets the failure instead of the
+    cancellation.
     """
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs here, so there is no task
+    except RuntimeError:  # no event loop runs in this thread, so there is no task
         return
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel these tasks, each only once: a second cancellation would break off the end of a server."""
+    """Cancel each task once and wait for all. A second cancellation would interrupt the shutdown of a server."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         if not task.cancelling():
@@ -97,7 +97,7 @@ class TokenBucket:
 
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
-    """Run the work, which handles its own errors, in a task while the context lasts, and cancel it then."""
+    """Run the work in a task while the context lasts, then cancel it. The work must handle its own errors."""
     task = asyncio.create_task(work, name=name)
     try:
         yield
@@ -108,7 +108,7 @@ async def in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncI
 
 @contextlib.contextmanager
 def acting_on(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
-    """Call the actions on signals while the context lasts; afterwards the old handlers are back.
+    """Call the actions on signals while the context lasts, then restore the previous handlers.
 
     `loop.remove_signal_handler` is not used, because it installs the default handler, which ends the process.
     """

@@ -1,7 +1,7 @@
 """The host's files: paths below the host root, atomic writes, locks, and file events.
 
-`root` maps the host's own paths to where this process sees them, `files` replaces files as a whole, and `watch` turns
-inotify (or a poll) into async events. Nothing here knows about devices.
+`root` maps the host's paths to those of this process, `files` writes files atomically, and `watch` turns inotify events
+(or polls) into async events. This package knows nothing about devices.
 """
 
 from .files import read_plain, remove_unfinished, write_atomic

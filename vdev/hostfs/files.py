@@ -13,7 +13,7 @@ _UNFINISHED = ".tmp"
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace the file by renaming a finished one over it, so that readers see all of it or nothing; blocks.
+    """Replace the file by a rename, so that readers see the old or the new content; blocks.
 
     The temporary file is hidden, in the same directory, and removed if anything fails. Raises HostError.
     """
@@ -48,12 +48,12 @@ def write_if_changed(path: Path, data: bytes, *, mode: int = 0o644) -> bool:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether it is the name of a file that `write_atomic`, or a program with the same habit, is writing."""
+    """Whether this is a temporary file of `write_atomic`, or of a program with the same naming."""
     return name.startswith(".") and name.endswith(_UNFINISHED)
 
 
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
-    """Remove temporary files that killed writers of these names left behind; blocks. For the only writer."""
+    """Remove the temporary files of these names that killed writers left; blocks. Only for the only writer."""
     ours = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for each in found:
@@ -79,10 +79,10 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
     too large or cannot be read.
     """
     try:
-        _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may have effects
+        _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may have side effects
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         with open(os.open(path, flags), "rb") as file:
-            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # it may have been replaced since
+            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # the file may have been replaced
             data = file.read(limit + 1)
     except FileNotFoundError:
         if follow and os.path.islink(path):

@@ -1,4 +1,4 @@
-"""Locks on a directory, which leave no file behind and end with their process."""
+"""Locks on a directory. They create no file, and the kernel releases them when the process ends."""
 
 import errno
 import fcntl
@@ -12,14 +12,16 @@ from ..errors import reason_of
 
 log = structlog.get_logger(__name__)
 
-_NOT_NOW = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # but perhaps later
+_NOT_NOW = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)  # a later attempt may succeed
 
 
 class DirectoryLock:
-    """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks briefly.
+    """A lock: `take` acquires or keeps it, `release` releases it, `close` releases it for good. Blocks briefly.
 
-    The lock is on the directory itself, not on its path: a directory that is removed and made again is not locked. So
-    `take` must be called again regularly.
+    The lock is on the directory itself, not on its path: a directory that is removed and created again is not locked,
+    so call `take` regularly.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -29,9 +31,9 @@ class DirectoryLock:
         self._one_at_a_time = threading.Lock()
 
     def take(self) -> bool:
-        """Whether the lock is ours now. If the system cannot lock, it is until `close`.
+        """Return whether this object has the lock. If the file system cannot lock, True until `close`.
 
-        Raises OSError if the directory does not exist or the system lacks a resource; an existing lock is kept then.
+        Raises OSError if the directory does not exist or the system lacks a resource; an existing lock is then kept.
         """
         with self._one_at_a_time:
             return not self._closed and self._take()
@@ -57,7 +59,7 @@ class DirectoryLock:
         return True
 
     def _is_current(self) -> bool:
-        """Whether the path leads to the locked directory: while that is open, no other one has its inode number."""
+        """Whether the path still leads to the locked directory, whose inode number is not reused while it is open."""
         held = self._held
         if held is None:
             return False
@@ -67,7 +69,7 @@ class DirectoryLock:
             return False
 
     def close(self) -> None:
-        """Give the lock up for good: a `take` in another thread does not get it any more."""
+        """Release the lock for good. A later `take` returns False, also in another thread."""
         with self._one_at_a_time:
             self._closed = True
             self.release()

@@ -1,10 +1,10 @@
-"""The host's file system as this process sees it: the only way to the host's `/dev` and `/sys`.
+"""The host's file system as this process sees it. All access to the host's `/dev` and `/sys` goes through this module.
 
-In a container the host's directories are mounted somewhere, `/host` say. A *host path* is a `str` such as
+In a container, the host's directories are mounted elsewhere, such as at `/host`. A *host path* is a `str` such as
 `/dev/ttyUSB0`, the path that the kubelet and the runtime understand; a `Path` is where this process reads it. Symbolic
-links are resolved below the root: an absolute one never leads to this container's own files, and `..` never climbs out.
+links are resolved below the root: neither absolute links nor `..` lead out of it.
 
-Everything here blocks: call it in a thread.
+All functions block: call them in a thread.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ Inspect = Callable[[str], tuple[NodeKind, int, int]]
 def inspect(path: str) -> tuple[NodeKind, int, int]:
     """Return kind, major and minor of a file that is not a link. Raises OSError."""
     found = os.lstat(path)
-    if stat.S_ISLNK(found.st_mode):  # it cannot be followed, such as /proc/<pid>/exe of a kernel thread
+    if stat.S_ISLNK(found.st_mode):  # a link that cannot be followed, such as /proc/<pid>/exe of a kernel thread
         raise FileNotFoundError(errno.ENOENT, "a link that cannot be followed", path)
     return _KINDS[stat.S_IFMT(found.st_mode)], os.major(found.st_rdev), os.minor(found.st_rdev)
 
@@ -179,7 +179,7 @@ class HostRoot:
         try:
             handle = os.open(self._prefix + self.resolve(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                with open(handle, "rb", closefd=False) as file:  # raises for a directory, and then closes nothing
+                with open(handle, "rb", closefd=False) as file:  # raises for a directory; then `handle` stays open
                     return (file.read(limit) or b"").decode(errors="replace").strip("\0 \t\r\n")
             finally:
                 os.close(handle)
@@ -210,8 +210,8 @@ def _amend(
         handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             own = f"/proc/self/fd/{handle}"
-            # The change is made to the opened file, whose path cannot be swapped any more. It is checked now, because
-            # a part of it may have become a link that leads out of the root before it was opened.
+            # Change the opened file, which can no longer be replaced. Check its path now, because before the open, a
+            # part of the path may have become a link that leads out of the root.
             if os.readlink(own) != path:
                 raise HostError(f"refused to {what} {host_path}: it was replaced meanwhile")
             found = os.fstat(handle).st_mode

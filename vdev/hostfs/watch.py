@@ -48,9 +48,9 @@ class _Target:
 class Watcher:
     """Watches directories on the running event loop.
 
-    `settle` is how long (seconds) events are gathered after the first one, because a file is written in several steps.
-    Entries whose names contain `ignored` are no changes. With `inotify=False` there is only the poll, every
-    `poll_interval` seconds.
+    `settle` is the time in seconds for which events are collected after the first one, because a file is written in
+    several steps. Entries whose names contain `ignored` do not count. With `inotify=False`, the watcher only polls,
+    every `poll_interval` seconds.
     """
 
     def __init__(
@@ -177,16 +177,16 @@ class Watcher:
         for path in self._targets:
             self._listen(path)
         for watch in set(before.values()) - set(self._watches.values()) - {None}:
-            with contextlib.suppress(OSError):  # the kernel has dropped it already
+            with contextlib.suppress(OSError):  # the kernel has already removed it
                 self._inotify.rm_watch(watch)
         for path in self._targets:
             if self._watches.get(path) != before.get(path):
                 self._report(path)
 
     def _listen(self, path: Path) -> None:
-        """Watch a directory and all its parents, as far as they exist.
+        """Watch a directory and all its parents that exist.
 
-        From the root down, so that the parent is already watched when a missing directory is made.
+        It starts at the root, so that the parent is already watched when a missing directory is created.
         """
         if self._inotify is None:
             return
@@ -219,13 +219,13 @@ class Watcher:
                 continue
             if target.stamp is not None:
                 self._report(path)
-            is_elsewhere = True  # perhaps
+            is_elsewhere = True  # possibly
             target.stamp = stamp
         if is_elsewhere and self._inotify is not None:
             self._watch_again()
 
     def _stamps(self, directories: Mapping[Path, bool]) -> dict[Path, Hashable]:
-        """Return a value of each directory and its entries; if it is True there, one that a write to a file changes."""
+        """Return a fingerprint of each directory's entries; if its value is True, writes to files change it too."""
         stamps: dict[Path, Hashable] = {}
         for path, content in directories.items():
             try:
