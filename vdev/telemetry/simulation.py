@@ -227,14 +227,15 @@ class SimulatedDevice:
 
     def __post_init__(self) -> None:
         self.temperature = self._steady_temperature(0.0)
-        self._count_xids(self.xids)
 
     def change(
         self, at: float, parts: Sequence[DeviceInfo], xids: tuple[int, ...] = (), faults: Sequence[SensorFault] = ()
     ) -> None:
         """Use this load and these faults from `at` on."""
         self.advance(at)
-        self._count_xids(set(xids) - set(self.xids))
+        new = set(xids) - set(self.xids)
+        self.uncorrected += sum(number in _UNCORRECTED for number in new)
+        self.remapped += sum(number in _REMAPPED for number in new)
         self.parts, self.xids, self.faults = parts, xids, faults
 
     @property
@@ -338,10 +339,6 @@ class SimulatedDevice:
                 load = self._load_of(part, at)
                 own = replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
             yield MeasuredDevice(part, whole, own)
-
-    def _count_xids(self, new: Iterable[int]) -> None:
-        self.uncorrected += sum(number in _UNCORRECTED for number in new)
-        self.remapped += sum(number in _REMAPPED for number in new)
 
     def _memory(self, load: Levels, at: float) -> tuple[int, int, int]:
         """Used, reserved and total memory of the whole device, in MiB."""
