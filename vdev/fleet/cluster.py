@@ -1,6 +1,5 @@
 """Copies of the objects of thousands of nodes, which keep only the fields that are used."""
 
-import functools
 import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -77,15 +76,11 @@ def _uses(document: Document) -> tuple[Use, ...] | None:
 
 
 class SeenNode:
-    """One Node, which implements `TargetNode` for the appliers.
+    """One Node, which implements `TargetNode` for the appliers."""
 
-    `on_change` is called after each change of the Node.
-    """
-
-    def __init__(self, name: str, nodes: Informer[Document], on_change: Callable[[], None]) -> None:
+    def __init__(self, name: str, nodes: Informer[Document]) -> None:
         self.name = name
         self._nodes = nodes
-        self._on_change = on_change
         self._users: list[Callable[[], None]] = []  # the appliers of its member
 
     @property
@@ -111,10 +106,9 @@ class SeenNode:
         self._users.clear()
 
     def changed(self) -> None:
-        """Tell the appliers and the controller that there is a new version, or none any more."""
+        """Tell the appliers that there is a new version, or none any more."""
         for tell in self._users:
             tell()
-        self._on_change()
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -183,8 +177,7 @@ class Cluster:
         """The Node of this name, which may not exist."""
         found = self.nodes.get(name)
         if found is None:
-            changed = functools.partial(self._on_node, name)
-            found = self.nodes[name] = SeenNode(name, self._nodes, changed)
+            found = self.nodes[name] = SeenNode(name, self._nodes)
         return found
 
     async def slices_of(self, node: str) -> Mapping[str, Document]:
@@ -214,6 +207,7 @@ class Cluster:
         seen = self.node(metadata_of(new or old)["name"])
         if _without_version(old) != _without_version(new):
             seen.changed()
+            self._on_node(seen.name)
 
     def _see_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):

@@ -178,7 +178,7 @@ async def test_a_made_node_is_deleted_only_at_the_known_version(start, api_serve
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
     before = node(api_server, "gpu-2")
-    seen = SeenNode("gpu-2", SimpleNamespace(get=lambda _: before), lambda: None)
+    seen = SeenNode("gpu-2", SimpleNamespace(get=lambda _: before))
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
     with pytest.raises(Conflict):
         await fleet.maker.remove(seen)
