@@ -84,10 +84,6 @@ class Member:
         of_driver = grouped((use.driver, use.device) for use in self.claim_uses)
         return {driver: dict.fromkeys(devices) for driver, devices in of_driver.items()}
 
-    def _uses(self) -> tuple[Use, ...]:
-        """The devices that pods use through claims."""
-        return tuple(use for use in self.claim_uses if use.pod)
-
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
@@ -213,7 +209,7 @@ class Member:
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in grouped(sorted(keys_of(devices))).items():
                     self.engine.note_allocate(resource, ids)
-        used = frozenset(self._uses())
+        used = frozenset(self.plan.observed.in_use.claims)
         for use in () if is_first else used - self._used:
             if (pool := self.plan.pools.get(use.driver)) and (device := pool.by_name.get(use.device)):
                 self.engine.note_allocate(use.driver, (device.device.id,))
@@ -229,7 +225,8 @@ class Member:
                     keys = {(name, each) for name, ids in of.items() for each in ids}
                     holders |= dict.fromkeys(keys, Holder(pod.key, container))
         now = self._clock.now()
-        return InUse(devices=holders, claims=self._uses(), asked_at=now, answered_at=now, answers_since=now)
+        claims = tuple(use for use in self.claim_uses if use.pod)
+        return InUse(devices=holders, claims=claims, asked_at=now, answered_at=now, answers_since=now)
 
     def _age(self) -> float | None:
         since = self.node.ready_since()
