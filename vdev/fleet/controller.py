@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import structlog
 from .. import config
 from ..agent import command_socket
 from ..agent.retry import Retrier
-from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..dra.slice_applier import ResourceSlices
@@ -43,7 +43,6 @@ from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .pod_notes import PodNotes
 from .scope import MAKER, Scope
-from .work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +64,64 @@ class Options:
     run_dir: Path | None = None  # of the control socket; None: there is none
     fault_injection: bool = False  # whether commands on the control socket may inject faults
     timing: Timing = PRODUCTION_TIMING
+
+
+class WorkQueue:
+    """A work queue of node names, as in client-go: each name is queued once, and one worker at a time has it.
+
+    A worker takes a name with `next` and returns it with `done`. If it was added in between, it is queued again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[str, None] = {}
+        self._taken: set[str] = set()
+        self._again: set[str] = set()
+        self._later: dict[str, float] = {}  # when it is added
+        self._any = asyncio.Event()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are queued or with a worker, without those that are due later."""
+        return (*self._due, *self._taken)
+
+    def add(self, name: str) -> None:
+        if name in self._taken:
+            self._again.add(name)
+        else:
+            self._due.setdefault(name)
+            self._any.set()
+
+    def add_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.add(name)
+
+    def add_later(self, name: str, seconds: float) -> None:
+        """Add it after so many seconds; of several times the earliest counts."""
+        at = self._clock.now() + seconds
+        if at < self._later.get(name, math.inf):
+            self._later[name] = at
+            self._clock.call_at(at, lambda: self._fall_due(name, at))
+
+    def _fall_due(self, name: str, at: float) -> None:
+        if self._later.get(name) == at:
+            del self._later[name]
+            self.add(name)
+
+    async def next(self) -> str:
+        while not self._due:
+            self._any.clear()
+            await self._any.wait()
+        name = next(iter(self._due))
+        del self._due[name]
+        self._taken.add(name)
+        return name
+
+    def done(self, name: str) -> None:
+        self._taken.discard(name)
+        if name in self._again:
+            self._again.discard(name)
+            self.add(name)
 
 
 class Fleet:
@@ -253,8 +310,8 @@ class Fleet:
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
         wanted = self.scope.made.get(name)
+        self.maker.refused.pop(name, None)
         if seen.has_kubelet:  # from now on, the agent on the node is responsible for it
-            self.maker.refused.pop(name, None)
             if self.scope.is_made(seen.metadata):
                 await self.maker.hand_over(seen)
         elif wanted is not None:
@@ -264,8 +321,6 @@ class Fleet:
             self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
             await self.maker.mark(seen)
-        else:
-            self.maker.refused.pop(name, None)
 
     async def _plan(self, name: str) -> None:
         seen, member = self.cluster.node(name), self.members.get(name)

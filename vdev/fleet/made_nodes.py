@@ -30,7 +30,7 @@ class NodeMaker:
     def __init__(self, api: Api, fleet: str) -> None:
         self._api = api
         self._fleet = fleet
-        self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it
+        self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it, until its next sync
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
         """Create the Node or write the differences. Raises ApiServerError, e.g. if an unseen Node has this name."""
@@ -40,7 +40,6 @@ class NodeMaker:
         elif made_by(seen.metadata) != self._fleet:
             self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is left alone"
             return
-        self.refused.pop(wanted.name, None)
         if change := _change(seen.document or {}, wanted):
             seen.note(await self._api.patch(NODES, wanted.name, change, manager=MAKER))
         if change := _status_change(seen.document or {}, wanted):
@@ -75,14 +74,12 @@ class NodeMaker:
     async def mark(self, seen: SeenNode) -> None:
         """Mark a Node as one on which this fleet writes, unless another fleet does. Raises ApiServerError."""
         by = marked_by(seen.metadata)
-        if by in {"", self._fleet}:
-            self.refused.pop(seen.name, None)
-        else:
+        if not by:
+            await self._annotate(seen, self._fleet)
+        elif by != self._fleet:
             self.refused[seen.name] = (
                 f"the fleet {by!r} writes on it; if that fleet is gone, remove the annotation {FLEET} from the Node"
             )
-        if not by:
-            await self._annotate(seen, self._fleet)
 
     async def release(self, seen: SeenNode) -> None:
         """Remove the mark of this fleet. Raises ApiServerError."""
