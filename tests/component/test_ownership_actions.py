@@ -308,3 +308,44 @@ async def test_no_release_between_containers_of_a_pod(kubelet, start_agent, dire
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[3:], what="onRelease")
     assert ["got", "started", "started", "back"] == lines(told)
+
+
+SHARED = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 2}]}}\n"
+BROKEN = """\
+  - {name: broken, resource: acme.dev/broken, virtual: {count: 1}}
+faults: {rules: [{name: f, resource: acme.dev/broken, rpc: Allocate, error: {code: UNAVAILABLE}}]}
+"""
+
+
+async def test_the_shares_of_a_refused_pod(kubelet, start_agent, directory):
+    """A pod keeps its share, and what it wrote, when another pod gets the other share."""
+    told = directory / "told"
+    node = "virtual: {count: 1, node: {directory: {readme: hi}, readOnly: false}}"
+    block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
+    agent = await start_agent(config(block).replace("virtual: {count: 1}", node) + BROKEN + SHARED)
+    await kubelet.run_pod(manifest("a", {NPU: 2, "acme.dev/broken": 1}))
+    await kubelet.delete_pod("a")
+    (placeholder,) = (path for path in agent.agent.options.device_dir.iterdir() if path.is_dir())
+    for number, pod in enumerate("bc", 1):
+        await kubelet.run_pod(manifest(pod, {NPU: 1}))
+        await kubelet.wait_until(lambda pod=pod: kubelet.pod(pod).container().running, what="the container")
+        assert ["got"] * number == lines(told)
+        (placeholder / pod).touch()
+    assert {"readme", "b", "c"} == {path.name for path in placeholder.iterdir()}
+
+
+async def test_a_pod_that_is_created_again_under_its_name(kubelet, start_agent, directory):
+    """While vdev is away, as a pod of a StatefulSet: the first one is released, and the second one gets the device."""
+    told = directory / "told"
+    block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
+    agent = await start_agent(config(block) + SHARED, kubelet_grace=3600.0)
+    for pod, number in (("web-1", 1), ("web-0", 2)):
+        await kubelet.run_pod(manifest(pod, {NPU: 1}))
+        await kubelet.wait_until(lambda number=number: ["got"] * number == lines(told), what="onAllocate")
+    await agent.agent.read_holders()
+    await agent.stop()
+    await kubelet.delete_pod("web-1")
+    await kubelet.delete_pod("web-0")
+    await start_agent(config(block) + SHARED, kubelet_grace=2.0)
+    await kubelet.run_pod(manifest("web-0", {NPU: 1}))
+    await kubelet.wait_until(lambda: sorted(lines(told)) == ["back"] * 2 + ["got"] * 3, what="the actions of all")

@@ -98,8 +98,10 @@ class Holdings:
                 allocated |= each.keys
             elif each.is_started and not each.keys.isdisjoint(keys):
                 each.phase = Phase.LEAVING
-        for (resource, device), slots in _by_device(set(keys) - allocated).items():
-            self.all.append(Holding(resource, device, slots, Phase.ALLOCATED))
+        # Each slot on its own, because the pod may be refused, and different pods get the slots after it.
+        for resource, slot in dict.fromkeys(keys):
+            if (resource, slot) not in allocated:
+                self.all.append(Holding(resource, base_id(slot), {slot}, Phase.ALLOCATED))
 
     def read(self, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> None:
         """Record an answer of PodResources. `named` has the pod of each slot since its last Allocate.
@@ -129,7 +131,7 @@ class Holdings:
         pod = next((named[key] for key in keys if key in named), "")
         for (resource, device), slots in _by_device(keys).items():
             own = [each for each in self.all if each.device_key == (resource, device)]
-            started = [each for each in own if each.is_started and (each.slots & slots or (pod and each.pod == pod))]
+            started = [each for each in own if each.is_started and (each.slots & slots or _is_of(each, pod, named))]
             allocated = [each for each in own if each.phase is Phase.ALLOCATED and each.slots & slots]
             if started:
                 holding = started[0]
@@ -138,9 +140,13 @@ class Holdings:
                 self.all.append(holding)
             holding.pod = holding.pod or pod
             holding.slots |= slots.difference(*(each.slots for each in started))
-            holding.slots.update(*(each.slots for each in allocated))
             self.all = [each for each in self.all if each not in allocated]
         return [each for each in self.all if each.phase is Phase.ARRIVING and not each.keys.isdisjoint(keys)]
+
+
+def _is_of(holding: Holding, pod: str, named: Mapping[Key, str]) -> bool:
+    """Whether this pod has a slot of the holding now. A pod of this name that has ended may have had it, too."""
+    return bool(pod) and holding.pod == pod and any(named.get(key) == pod for key in holding.keys)
 
 
 def _by_device(keys: Iterable[Key]) -> dict[DeviceKey, set[str]]:

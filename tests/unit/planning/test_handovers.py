@@ -37,7 +37,43 @@ def test_the_shares_of_a_pod_are_one_holding():
     """In one container or in several."""
     holdings = started(SHARES[0])
     holdings.allocate(SHARES[1:])
-    assert [] == holdings.start(SHARES[1:], {SHARES[1]: "default/a"})
+    assert [] == holdings.start(SHARES[1:], dict.fromkeys(SHARES, "default/a"))
     for each in (holdings, started(*SHARES)):
         each.read({}, lambda key: False)
         assert 1 == len(each.releases)
+
+
+def test_the_shares_of_a_refused_pod_go_to_different_pods():
+    """An Allocate of one share does not end the pod with the other one."""
+    holdings = Holdings()
+    holdings.allocate(SHARES)  # of a pod that is refused
+    for share, pod in zip(SHARES, ("default/b", "default/c"), strict=True):
+        holdings.allocate([share])
+        (holding,) = holdings.start([share], {share: pod})
+        assert ({share}, pod) == (holding.keys, holding.pod)
+    assert [] == holdings.releases
+
+
+def test_an_allocate_is_recorded_once():
+    """A second Allocate before the start is for another container of the same pod."""
+    holdings = Holdings()
+    holdings.allocate([KEY])
+    holdings.allocate([KEY, OTHER])
+    assert [{KEY}, {OTHER}] == [each.keys for each in holdings.all]
+
+
+def test_a_pod_with_the_name_of_one_that_ended():
+    """It is another holder, even if no answer has left out the first one yet."""
+    holdings = started(SHARES[0])
+    holdings.allocate(SHARES[1:])
+    named = {SHARES[1]: "default/a"}
+    assert [{SHARES[1]}] == [each.keys for each in holdings.start(SHARES[1:], named)]
+    holdings.read(named, lambda key: key == SHARES[1])
+    assert [{SHARES[0]}] == [each.keys for each in holdings.releases]
+
+
+def test_another_pod_has_the_slot():
+    """Then the one before has ended, although the slot is still in use."""
+    holdings = started(KEY)
+    holdings.read({KEY: "default/b"}, lambda key: True)
+    assert ["default/a"] == [each.pod for each in holdings.releases]
