@@ -147,20 +147,27 @@ class _Scan:
             return []
         if not paths and not item.optional:
             self._findings.warn(f"glob {item.path}", "matches nothing on this node")
-        found = []
-        verdicts = [(path, self._judge(item, wanted, path)) for path in paths]
-        if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for _, verdict in verdicts):
+        verdicts = {path: self._judge(item, wanted, path) for path in paths}
+        if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for verdict in verdicts.values()):
             self._findings.warn(f"glob {item.path}", "matches nothing but links to what is not there")
-        for path, verdict in _without_other_names(verdicts):
+        # A node with several names matches under only one: its own rather than that of a link.
+        name_of: dict[str, str] = {}
+        for path, verdict in verdicts.items():
+            if isinstance(verdict, Match):
+                own = verdict.info.path
+                name_of[own] = own if path == own else name_of.get(own, path)
+        found = []
+        for path, verdict in verdicts.items():
             if isinstance(verdict, Check):
-                self._findings.candidates.append(Candidate(path, (verdict,)))
-                continue
-            self._findings.candidates.append(
-                Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),))
-            )
-            found.append(verdict)
-            if verdict.path != verdict.info.path:
-                self._findings.watch.add(posixpath.dirname(verdict.info.path))
+                check = verdict
+            elif (name := name_of[verdict.info.path]) != path:
+                check = Check("is not another name of a match", name, ok=False)
+            else:
+                check = Check(f"matches {item.path}", verdict.info.path, ok=True)
+                found.append(verdict)
+                if path != verdict.info.path:
+                    self._findings.watch.add(posixpath.dirname(verdict.info.path))
+            self._findings.candidates.append(Candidate(path, (check,)))
         return found
 
     def _judge(self, item: GlobItem, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
@@ -348,20 +355,6 @@ class _Scan:
         except HostError as broken:
             return [], str(broken)
         return below, "" if below else f"{directory} has no device node"
-
-
-def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
-    """The verdicts, in which a node with several names matches under only one: its own rather than that of a link."""
-    names_of: dict[str, str] = {}
-    for path, verdict in verdicts:
-        if isinstance(verdict, Match):
-            own = verdict.info.path
-            names_of[own] = own if path == own else names_of.get(own, path)
-    for path, verdict in verdicts:
-        if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
-            yield path, Check("is not another name of a match", name, ok=False)
-        else:
-            yield path, verdict
 
 
 def _identity(item: GlobItem, match: Match) -> str:

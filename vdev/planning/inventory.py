@@ -207,8 +207,6 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]
-        if not rules:
-            continue
         is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         chosen = sharing.chosen([] if is_dynamic else problems, spec, name, members, rules)
         shared = {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}

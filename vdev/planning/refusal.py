@@ -113,9 +113,8 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
             if wrong:
                 return f"{name} is {_shown(value)} in {place.where} {place.template.source!r}, and {wrong}"
         if place.use is _Use.PATH:
-            of_partitions = (
-                dict.fromkeys(place.template.names, "x") if entry.virtual else {}
-            )  # values that only partitions have
+            # Values that only partitions have.
+            of_partitions = dict.fromkeys(place.template.names, "x") if entry.virtual else {}
             path = place.template.render({**of_partitions, **values})
             wrong = _path_problem(path) or ("" if place.in_directory else _emptied(place.template.source, path))
             if wrong:

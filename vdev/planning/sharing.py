@@ -114,10 +114,8 @@ def _selected(problems: list[Problem], spec: Spec, members: Sequence[Device], ru
 
 MPS_CLIENTS = 48
 _OLD_MPS_CLIENTS = 16
-_NEWER = (
-    7,
-    5,
-)  # compute capability from which NVIDIA's daemon allows 48 clients, although 7.0 supports them, too
+# The compute capability from which NVIDIA's daemon allows 48 clients, although 7.0 supports them, too.
+_NEWER = (7, 5)
 _CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
 
