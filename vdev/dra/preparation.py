@@ -176,11 +176,11 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
         return None
     consumed = {name.rpartition("/")[2]: value for name, value in member.result.consumed.items()}
     count = _amount(consumed.get("slots", "1"))
-    mib, percent = mps_share(member.device) if member.device.replicas else (0, 0)
+    mib, percent = mps_share(member.device, count) if member.device.replicas else (0, 0)
     if "memory" in consumed:
-        mib, count = _amount(consumed["memory"]) // _MIB, 1
+        mib = _amount(consumed["memory"]) // _MIB
         percent = max(1, _ALL * mib * _MIB // member.device.memory) if member.device.memory else 0
-    return MpsShare(position, mib * count, min(_ALL, percent * count))
+    return MpsShare(position, mib, min(_ALL, percent))
 
 
 def _check_devices(mps: MpsConfig, positions: dict[str, int]) -> None:

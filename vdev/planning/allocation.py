@@ -285,8 +285,7 @@ def _add_mps(edits: ContainerEdits, resource: Resource, slots: Sequence[Slot]) -
     shares = []
     for position, device in enumerate({slot.device.id: slot.device for slot in slots}.values()):
         if device.replicas:
-            mib, percent = mps_share(device)
-            shares.append(MpsShare(position, mib * taken[device.id], min(100, percent * taken[device.id])))
+            shares.append(MpsShare(position, *mps_share(device, taken[device.id])))
     mps_limits(edits, shares)
     root, name = resource.flags.mps_directory, resource.name
     if shares and root:

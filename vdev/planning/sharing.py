@@ -136,6 +136,6 @@ def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int
     return error(rule.where, message, f"replicas: {most} or fewer, or timeSlicing")
 
 
-def mps_share(device: Device) -> tuple[int, int]:
-    """The share of one MPS replica of a shared device: memory in MiB, and threads in percent."""
-    return device.memory // device.replicas // 2**20, 100 // device.replicas
+def mps_share(device: Device, count: int) -> tuple[int, int]:
+    """The share of `count` MPS replicas of a shared device: memory in MiB, and threads in percent."""
+    return device.memory // device.replicas // 2**20 * count, min(100, 100 // device.replicas * count)
