@@ -11,7 +11,6 @@ COPY requirements/run.txt requirements/run.txt
 RUN python -m pip install --no-cache-dir --no-compile --disable-pip-version-check --root-user-action=ignore \
     --require-hashes --only-binary=:all: --target /opt/vdev/lib --requirement requirements/run.txt
 COPY vdev /opt/vdev/lib/vdev
-COPY configs/quickstart.yaml /opt/vdev/lib/vdev/quickstart.yaml
 COPY LICENSE /opt/vdev/LICENSE
 # A script instead of an installed package: it needs no build backend, which the lock does not have.
 RUN mkdir -p /opt/vdev/bin \

@@ -91,7 +91,7 @@ def test_the_built_image_runs(image):
     and takes 7 MiB.
     """
     assert f"vdev {vdev.__version__}\n" == run(image, "--version").stdout
-    assert 0 == run(image, "validate", str(image / "lib/vdev/quickstart.yaml")).returncode
+    assert 0 == run(image, "validate", str(ROOT / "configs/quickstart.yaml")).returncode
     flags = {}
     for module in (image / "lib").rglob("*.py"):
         cache = Path(importlib.util.cache_from_source(str(module)))

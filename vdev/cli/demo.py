@@ -38,13 +38,6 @@ def run(args: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _quickstart() -> str:
-    """The first configuration: beside the checkout's other examples, or in the installed package."""
-    package = Path(__file__).parents[1]
-    places = (package.parent / "configs" / "quickstart.yaml", package / "quickstart.yaml")
-    return next(place for place in places if place.exists()).read_text()
-
-
 async def _play(directory: Path) -> int:
     from ..sim.scenarios.node import EmbeddedNode, NodeOptions  # not needed for --help; it imports gRPC
     from ..sim.scenarios.play import play
@@ -53,17 +46,19 @@ async def _play(directory: Path) -> int:
 
     begun = time.monotonic()
     os.environ.pop("KUBECONFIG", None)  # the plugin must not use a cluster
-    configuration = directory / "vdev.yaml"
-    configuration.write_text(_quickstart())
-    checks = 0
+    text, checks = "", 0
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     async with EmbeddedNode(NodeOptions(node_name="demo-node"), directory / "log", plugin=VdevRun) as node:
         node.kubelet.journal.listen(lambda entry: print(textwrap.indent(entry.text, "   ")) if entry.text else None)
         for number, part in enumerate(yaml.safe_load(_STORY.read_text()), 1):
             print(f"\n{number}. {part['title']}")
+            if "configuration" in part:
+                text = part["configuration"]
+                print(textwrap.indent(text, "   "))
             for old, new in part.pop("edit", {}).items():
-                configuration.write_text(configuration.read_text().replace(old, new))
-            scenario = parse(part | {"configuration": configuration.read_text()})
+                text = text.replace(old, new)
+            (directory / "vdev.yaml").write_text(text)
+            scenario = parse(part | {"configuration": text})
             try:
                 await play(scenario, node)
             except ScenarioError as failed:
