@@ -4,8 +4,8 @@
                                values of their preset (`presets`) and of their layouts (`partitions`)
     loader, parser             text to a tree of values, each with its position
     messages                   error messages for values, and the report of all problems
-    entry_checks               keys of one entry that must fit together
-    file_checks                entries and sections that must fit together, with `fault_checks`
+    entry_checks               checks of the keys of one entry against each other
+    file_checks                checks of entries and sections against each other, with `fault_checks`
     origins                    where each value came from
 
 Every problem goes to a `ProblemReport`, so that all are shown at once.
@@ -52,7 +52,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
+    """Forbid unknown keys in mappings whose keys follow a pattern, which pydantic's schema allows."""
     match schema:
         case dict():
             inner = {key: _closed(value) for key, value in schema.items()}

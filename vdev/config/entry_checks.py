@@ -1,7 +1,6 @@
 """Checks of one entry: keys that exclude or need each other, names, paths.
 
-The models have checked single values. Facts of a node, such as a glob without matches, are checked by
-`planning.inventory`.
+The models check single values. `planning.inventory` checks facts of a node, such as a glob without matches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +45,7 @@ def check_entry(entry: Entry, report: ProblemReport) -> None:
 
 
 def _sources(entry: Entry, report: ProblemReport) -> None:
-    """Check that there is one source, and the keys that only some sources have."""
+    """Check that the entry has exactly one source, and no keys that are only for other sources."""
     report.exactly_one({key: getattr(entry, key) or None for key in SOURCES}, "no device source")
     if entry.exclude and not entry.glob:
         report.key_error("exclude", "exclude is for glob only")
@@ -96,7 +95,7 @@ def _health(health: HealthCheck, is_virtual: bool, report: ProblemReport) -> Non
 
 
 def _container(entry: Entry, report: ProblemReport) -> None:
-    """Check the container paths: no path twice, none that replaces the root, no node at the path of a directory."""
+    """Check that container paths are unique, and that none replaces the root or puts a node in a directory's place."""
     members = list(_own_places(entry))
     items: list[tuple[str, int, ContainerPath]]
     items = [("deviceNodes", n, item) for n, item in enumerate(entry.container.device_nodes)]
@@ -138,7 +137,7 @@ def _own_places(entry: Entry) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _is_no_directory(template: Template, report: ProblemReport) -> None:
-    """Check the path of one node. Only a path that is found on the host has a name to put into a directory."""
+    """Report a path of one node that ends in '/'. Only nodes found on the host have a name to append to a directory."""
     path = template.source
     if path.endswith("/") and _parts(path):
         report.error((), f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
@@ -212,9 +211,9 @@ def _telemetry(telemetry: EntryTelemetry, report: ProblemReport) -> None:
 
 
 def check_numa(nodes: Sequence[int], count: int, report: ProblemReport) -> None:
-    """Report a list of NUMA nodes that is neither one for all devices nor one per device.
+    """Report a list of NUMA nodes that has neither one node for all devices nor one for each device.
 
-    A `count` of 0 is any number of devices.
+    A `count` of 0 means any number of devices.
     """
     if len(nodes) not in (1, count):
         message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"

@@ -22,7 +22,7 @@ from .messages import Below, ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
-_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # by wrong answer, the calls that can have it
+_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have each wrong answer
     "empty": _LISTS,
     "bogusIds": _LISTS,
     "oversized": _LISTS,
@@ -199,7 +199,7 @@ def _unknown(
 def _want(
     want: Select, number: int, declared: Sequence[Entry], known: Mapping[str, Collection[str]], report: ProblemReport
 ) -> None:
-    """Check the names in these conditions, those of the n-th item of the list `devices` if there is a list."""
+    """Check the names in the conditions `want`. If `devices` is a list, they are its item `number`."""
     places: list[KeyPath] = [each for each in ((number,), ("names", number)) if report.has(each)]
     at = {key: (places or [(key,)])[0] for key in ("entry", "resource", "profile", "id", "index")}
     names = {each.name for each in declared}
@@ -224,7 +224,7 @@ def _want(
 
 
 def _may_be_id(text: str, entries: Sequence[Entry]) -> bool:
-    """Whether a device may have the id: the file gives it, it begins with an entry's name, or NVIDIA made it."""
+    """Whether a device may have the id: it is in the file, starts with an entry's name, or has NVIDIA's form."""
     given = {each for entry in entries if entry.virtual for each in entry.virtual.ids}
     if any(mark in text for mark in "*?[") or base_id(text) in given:
         return True

@@ -44,7 +44,7 @@ def check_file(spec: Spec, report: ProblemReport) -> None:
 
 
 def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemReport, hint: str = "") -> None:
-    """Check that no name is given twice; `what` is what the items are."""
+    """Check that names are unique. `what` is the kind of the items, for messages."""
     first: dict[str, Entry | FaultRule] = {}
     for item in items:
         if first.setdefault(item.name, item) is not item:
@@ -114,7 +114,7 @@ _DEFAULTS: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia
 
 
 def _unused_keys(spec: Spec, report: ProblemReport) -> None:
-    """Warn about each NVIDIA key that asks for something and is not used."""
+    """Warn about each NVIDIA key that has a value other than the default and is not used."""
     used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
     for path, reason in _UNUSED.items():
         value: object = report.document.root
@@ -173,7 +173,7 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Check that an entry gives each type once, and that entries of one node mean the same by a type."""
+    """Check that types are unique in an entry, and that entries of one node agree on the meaning of a type."""
     seen: dict[str, list[tuple[Place, Entry, TrueWhen]]] = {}
     for entry in entries:
         for place, each in enumerate(entry.conditions):
@@ -195,7 +195,7 @@ def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
 
 
 def partition_names(spec: Spec) -> frozenset[str]:
-    """Return the resources that only partitions have, with the strategy `mixed`."""
+    """Return the resources that exist only for partitions, with the strategy `mixed`."""
     if spec.flags.mig_strategy is not MigStrategy.MIXED:
         return frozenset()
     return frozenset(
@@ -223,9 +223,9 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
 
 
 def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemReport) -> None:
-    """Check that the list of devices names at least one, each once, and none of an item before for the resource.
+    """Check that the list is not empty, and that no device is in it twice or in an earlier item for the resource.
 
-    In a file for NVIDIA's plugin, a device in two items has the larger number of replicas.
+    In a file for NVIDIA's plugin, a device in two items gets the larger number of replicas.
     """
     lenient = item.for_nvidia
     if item.devices == ():
@@ -247,7 +247,7 @@ def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemRepo
 
 
 def _clash(item: SharedItem, other: SharedItem) -> str:
-    """Return what both items share, or the empty string."""
+    """Return a device that both items share, for messages, or the empty string."""
     wanted, taken = _shared_devices(item), _shared_devices(other)
     if wanted is None:
         return "every device"
@@ -314,7 +314,7 @@ _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
 def _sizes(spec: Spec, report: ProblemReport) -> None:
-    """Refuse numbers of devices that no list can hold, before anything creates them.
+    """Refuse numbers of devices that do not fit in a list, before the devices are created.
 
     `planning.inventory` checks the exact limit, which is in bytes. Entries with `onNodes` are not counted, because
     they may never be on one node.
@@ -340,13 +340,13 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
 
 # --- fleet ------------------------------------------------------------------------------------------------------------
 
-_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # in which a fleet records its own changes
+_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # a fleet records its own changes in these
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
 def _fleet(fleet: Fleet, report: ProblemReport) -> None:
-    """Check that Kubernetes accepts the nodes, that each is made once, and that there are not too many."""
-    made: dict[str, Place] = {}  # the names with their places
+    """Check that Kubernetes accepts the nodes, that their names are unique, and that there are not too many."""
+    made: dict[str, Place] = {}  # the place of each name
     for place, nodes in enumerate(fleet.nodes):
         here = report.at("fleet", "nodes", place)
         given = here.exactly_one({"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
@@ -414,7 +414,7 @@ def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
 
 
 def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:
-    """Check that no resource is both the nodes' own capacity and counted by devices: one would overwrite the other."""
+    """Check that no resource is in the nodes' `capacity` and also counts devices, which would overwrite each other."""
     for place, each in enumerate(fleet.nodes):
         for resource in each.capacity:
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))

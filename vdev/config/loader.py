@@ -20,7 +20,7 @@ from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
 from ..model.section import Plain
 from .parser import MIG_PARTED, Tree, TreeReader, YamlReader, is_for_nvidia, problem_at, refusal
 
-_TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
+_TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a later attempt may succeed
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
@@ -38,7 +38,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """The content of a file, and the file's name in problems."""
+    """The content of a file, and its name in error messages."""
 
     file: str
     text: str
@@ -48,14 +48,14 @@ class FileText:
 class FileTexts:
     """The texts of the configuration files in order, and of the user's own files that they use.
 
-    Each file is read once. So all entries see the same, and the configuration can be read again from these texts when
-    the files no longer exist.
+    Each file is read once, so all entries see the same content, and the configuration can be loaded again from these
+    texts when the files no longer exist.
     """
 
     files: tuple[FileText, ...] = ()
     presets: dict[str, FileText] = field(default_factory=dict)  # by name
     layouts: dict[str, FileText] = field(default_factory=dict)  # by path
-    preset_dirs: tuple[Path, ...] = field(default=(), compare=False)  # in which presets without a text are looked for
+    preset_dirs: tuple[Path, ...] = field(default=(), compare=False)  # searched for presets that are not in `presets`
 
     def layout(self, path: Path) -> FileText:
         """Return the text of a file of layouts. Raises ConfigError and HostError."""
@@ -94,7 +94,7 @@ class Document:
         return found, ()
 
     def is_for_nvidia(self, path: KeyPath) -> bool:
-        """Whether the value of `path` is from a file with which NVIDIA's plugin would start."""
+        """Whether the value of `path` is from a file for NVIDIA's plugin."""
         return self.value_place(path).file in self.for_nvidia
 
     def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
@@ -115,7 +115,7 @@ class Document:
 
 
 def read(sources: Sequence[FileText | Path]) -> Document:
-    """Read files or texts and join them to one document. Of several, some may be empty. Raises ConfigError."""
+    """Read files or texts and join them into one document. Some of several may be empty. Raises ConfigError."""
     several = len(sources) > 1
     documents: list[Document] = []
     problems: list[Problem] = []
@@ -211,14 +211,14 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
         problems.append(problem_at(second, (), message, severity=Severity.WARNING))
     sharing = root.get("sharing")
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
-        del sharing["mps"]  # as if it were not there
+        del sharing["mps"]  # ignored
     values = {at[:end]: start for end in range(len(at))} | reader.values
     texts = (FileText(name, text),)
     return Document(root, reader.keys, values, tuple(problems), texts, frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
-    """Return the documents of any YAML. Scalars are as written, `Plain` if they are unquoted numbers and booleans.
+    """Return the documents of a YAML text. Scalars keep their text; unquoted numbers and booleans are `Plain`.
 
     Raises ConfigError if it is not YAML, or too long.
     """

@@ -88,7 +88,7 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a mapping by key."""
+    """Return the fields of a model by their keys in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -147,7 +147,7 @@ Below = str | int | KeyPath
 class ProblemReport:
     """The problems of a document's values, in the order in which they are found.
 
-    `path` is the value that checks are about. They report problems of it and of values below it.
+    `path` leads to the value that is checked. Problems are reported for this value and for values below it.
     """
 
     document: Document
@@ -157,11 +157,11 @@ class ProblemReport:
     path: KeyPath = ()
 
     def at(self, *steps: str | int) -> "ProblemReport":
-        """The same report, for checks of a value below."""
+        """Return the same report for checks of a value below."""
         return replace(self, path=(*self.path, *steps))
 
     def of(self, item: Placed) -> "ProblemReport":
-        """The same report, for checks of an item of a list."""
+        """Return the same report for checks of an item of a list."""
         return replace(self, path=item.where.path)
 
     def has(self, below: Below) -> bool:
@@ -171,7 +171,7 @@ class ProblemReport:
         return self.document.value_place(self._full(below))
 
     def is_for_nvidia(self, below: Below) -> bool:
-        """Whether a value is from a file with which NVIDIA's plugin would start."""
+        """Whether a value is from a file for NVIDIA's plugin."""
         return self.document.is_for_nvidia(self._full(below))
 
     def error(self, below: Below, message: str, hint: str = "") -> None:
@@ -202,7 +202,7 @@ class ProblemReport:
     def exactly_one(self, values: Mapping[str, object], none: str) -> str:
         """Return the only key of `values` that is given, neither None nor False.
 
-        Adds an error and returns "" if it is not exactly one; `none` is the message if no key is given.
+        Otherwise adds an error and returns ""; `none` is the message if no key is given.
         """
         given = [key for key, value in values.items() if value is not None and value is not False]
         if len(given) == 1:
@@ -256,5 +256,5 @@ def scope_of(path: KeyPath) -> KeyPath:
 
 
 def stands_alone(scope: KeyPath) -> bool:
-    """Whether the rest means the same without that item. Fault rules are applied together or not at all."""
+    """Whether the item can be left out without a change to the rest. Fault rules are applied together or not at all."""
     return scope[:-1] in ITEM_LISTS and scope[0] != "faults"

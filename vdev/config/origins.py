@@ -22,7 +22,7 @@ from ..model.virtual import VirtualDevices
 from .loader import Document
 
 DEFAULT = "default"
-_SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for
+_SHORTHANDS = ("path", "names", "p50", "max")  # keys that can be written as a plain value instead of a mapping
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
@@ -44,7 +44,7 @@ class Origin:
 def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
     """Return every value of the configuration, in the schema's order, without empty defaults.
 
-    A given mapping without values is there as an empty one: `virtual: {}`.
+    A mapping without values appears as an empty one: `virtual: {}`.
     """
 
     def source_of(written: KeyPath) -> str:

@@ -99,7 +99,7 @@ class YamlReader(*_Bases):  # type: ignore[misc]
 
     @property
     def place(self) -> Place:
-        """The place of what comes next."""
+        """The place of the next event."""
         return place_of(self.peek_event(), self._name)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -112,7 +112,7 @@ class YamlReader(*_Bases):  # type: ignore[misc]
         else:
             self._count += 1
             _check_limits(self._count // 2, self._depth, place)  # keys are nodes too
-            self.anchors.pop(event.anchor, None)  # YAML lets it be defined again, and PyYAML does not
+            self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be redefined, PyYAML does not
         self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
@@ -135,8 +135,8 @@ def place_of(part: Any, name: str) -> Place:
 class TreeReader:
     """Turns nodes into a tree, with aliases and merge keys expanded, and records the places of all keys and values.
 
-    With `is_go`, unquoted scalars are read as by Go's YAML package. `for_nvidia` is for files for NVIDIA's plugin, in
-    which the case of keys does not matter, and the last of two equal keys counts; in others, these are an error.
+    With `is_go`, unquoted scalars are read as Go's YAML package reads them. With `for_nvidia`, the case of keys does
+    not matter, and the last of several equal keys applies; otherwise, equal keys are an error.
     """
 
     def __init__(self, name: str, *, is_go: bool = False, for_nvidia: bool = False) -> None:
@@ -187,7 +187,7 @@ class TreeReader:
         return Plain(text) if node.tag in _NUMBER_TAGS else text
 
     def _pairs(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-        """The names, keys and values of a mapping, and then of those that its merge keys refer to."""
+        """Return the names, keys and values of a mapping, then those of the mappings that its merge keys refer to."""
         yield from self._own(node, path)
         for merged in (value for key, value in node.value if key.tag == _MERGE_TAG):
             place = place_of(merged, self._name)
@@ -200,7 +200,7 @@ class TreeReader:
                 yield from self._pairs(source, (*path, _MERGE))
 
     def _own(self, node: yaml.MappingNode, path: KeyPath) -> list[tuple[str, yaml.Node, yaml.Node]]:
-        """The names, keys and values that a mapping has itself. Each name is there once."""
+        """Return the names, keys and values of a mapping without its merge keys. Each name occurs once."""
         found: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
         path = tuple(each for each in path if each != _MERGE)
         for key, value in node.value:

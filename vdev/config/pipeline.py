@@ -1,7 +1,7 @@
 """Turns files into a checked `Spec`: read, validate, complete, check; items with errors are refused or left out.
 
 An entry is completed with the values of its preset, its layouts and the makers' conventions. Values in the file take
-precedence. The result is the same model, and no default depends on anything else any more.
+precedence. The result is the same model, in which defaults no longer depend on other values.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Loaded:
     fingerprint: str = ""  # equal for files of equal content with equal overrides
     texts: FileTexts = field(default_factory=FileTexts)  # the files that it was read from
     origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)  # of every value
-    # Facts that are worth knowing about the file, although nothing is wrong.
+    # Facts about the file that a user should know, but that are not problems.
     notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
@@ -157,7 +157,7 @@ def _built(
 
 
 def _refuse_others(sources: Sequence[FileText | Path], problems: Sequence[Problem]) -> None:
-    """Raise ConfigError if one of the files is for another plugin. Then vdev's problems with the file mean nothing."""
+    """Raise ConfigError if a file is for another plugin, because vdev's own errors would then be misleading."""
     from ..importers import recognized  # only needed for errors
 
     others: dict[str, Problem] = {}
@@ -198,7 +198,7 @@ _STRICT = frozenset({"devices", "faults", "node"})
 
 
 def _validated(document: Document, report: ProblemReport) -> Spec:
-    """The configuration of a document. What is invalid is reported and left out, and the rest is checked too."""
+    """Return the configuration of a document. Invalid values are reported and left out; the rest is still checked."""
     report.problems += document.problems
     gone: set[KeyPath] = set()
     while True:
@@ -206,7 +206,7 @@ def _validated(document: Document, report: ProblemReport) -> Spec:
             return Spec.model_validate(_without(document.root, gone, ()))
         except ValidationError as invalid:
             found = list(explained(invalid, document, Spec))
-        # If nothing is left of a list, that is no error.
+        # A list from which all items were removed is not an error.
         shortened = {path[:-1] for path in gone} & {*ITEM_LISTS}
         # In a file for NVIDIA's plugin, unknown keys are ignored, and the rest is validated without them.
         ignored = [each for each in found if not each.is_error]
@@ -217,13 +217,13 @@ def _validated(document: Document, report: ProblemReport) -> Spec:
 
 
 def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
-    """A copy of mappings and lists without the values at these paths; with NO_VALUE for keys that need a value."""
+    """Copy mappings and lists without the values at these paths. Keys that need a value get NO_VALUE."""
     match tree:
         case dict():
             values = FileMapping(
                 {key: _without(value, gone, (*path, key)) for key, value in tree.items() if (*path, key) not in gone}
             )
-            if isinstance(tree, FileMapping):  # not of an override
+            if isinstance(tree, FileMapping):  # not from an override
                 values.where = tree.where
             return values
         case list():
@@ -307,7 +307,7 @@ def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None
         for problem in bad.problems:
             if problem.where:
                 report.error((), f"the preset {name!r} is wrong: {problem}")
-            else:  # there is none
+            else:  # the preset does not exist
                 report.error((), problem.message, problem.hint)
     return None
 
