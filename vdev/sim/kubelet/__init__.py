@@ -1,4 +1,4 @@
-"""The kubelet as a whole: its life, its pods, the node status, and its sockets.
+"""The kubelet as a whole: its process, its pods, the node status, and its sockets.
 
-Start with `kubelet`. `kubelet_process` is one life of the process, and `pod_workers` is its work on pods.
+Start with `kubelet`. `kubelet_process` is a running kubelet process, and `pod_workers` syncs its pods.
 """

@@ -1,7 +1,7 @@
 """`Kubelet`, the interface of the embedded kubelet for tests and `vdev sim`.
 
-It keeps the pods, the scheduler, the node status and the journal, which outlive a kubelet process. One life of the
-process is in `kubelet_process`, and its work on pods is in `pod_workers`.
+It owns the state that survives restarts: the pods, the scheduler, the node status and the journal. `kubelet_process` is
+a running kubelet process, and `pod_workers` syncs its pods.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 
 _POLL_SECONDS = 0.01
-_MAY_FIT = ("pod", "podDeleted", "node")  # events after which a waiting pod may fit the node
+_MAY_FIT = ("pod", "podDeleted", "node")  # events after which a pending pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
@@ -37,20 +37,20 @@ class Kubelet:
     """A kubelet with real sockets, as an async context manager.
 
     Args:
-        root: the kubelet's directory; None for a temporary one
+        root: the kubelet's directory; None for a temporary directory
         node_name: the name of the node
         clock: drives the node status and the grace period of five minutes for lost plugins
-        compat: the version whose behavior at re-registration is reproduced
-        seed: of the random choices of devices
-        status_on_change: update the node status at every change, not only every 10 s as the real kubelet does
-        capacity: the quantities of other resources, such as `pods`, `cpu` and `memory`; missing ones are unlimited
+        compat: the Kubernetes version whose behavior at re-registration is reproduced
+        seed: the seed for random choices of devices
+        status_on_change: update the node status at every change, not only every 10 s like the real kubelet
+        capacity: quantities of other resources, such as `pods`, `cpu` and `memory`; missing resources are unlimited
         timings: the kubelet's time limits and periods
-        rate_limit: limit calls to PodResources, as the real kubelet does
-        host_root: report device nodes that do not exist below this directory; None for no check
-        overlaps: whether two device ids stand for the same hardware; it is a finding if two pods hold such ids
+        rate_limit: limit calls to PodResources, like the real kubelet
+        host_root: report device nodes that do not exist below this directory; None disables the check
+        overlaps: whether two device ids are the same hardware; a finding is reported if two pods hold such ids
         objects: the API server's objects, for DRA; None for objects in memory
-        cdi_dir: the directory in which CDI names are resolved; None for no resolution
-        strict: call DRA drivers twice and compare the answers
+        cdi_dir: the directory of CDI specifications; None disables the resolution of CDI names
+        strict: call DRA drivers twice and compare the responses
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Kubelet:
             root, self._remove_root = temporary.name, temporary.cleanup
         paths = KubeletPaths(Path(root).absolute())
         self.root = paths.root  # for `vdev run --kubelet-dir`
-        self.device_plugin_dir = paths.device_plugins  # of plugin sockets and of kubelet.sock
-        self.socket = paths.registration_socket  # kubelet.sock, where plugins register
+        self.device_plugin_dir = paths.device_plugins  # contains the plugins' sockets and kubelet.sock
+        self.socket = paths.registration_socket  # kubelet.sock, the registration service
         self.pod_resources_socket = paths.pod_resources_socket
         self.objects = objects or ApiObjects()
         self._store = PodStore(self.journal)
@@ -125,14 +125,14 @@ class Kubelet:
         self._remove_root()
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """Start the kubelet: remove all sockets in its directory, read the checkpoint, and admit the pods again.
+        """Start the kubelet: remove all sockets in its directory, read the checkpoint, and readmit the pods.
 
-        It learns of its pods some time after plugins can register (`Timings.sources`), or at once on a new node without
-        pods. Until then, it admits no pod, and PodResources lists none. This returns when the pods are admitted, or
-        with `wait=False` when plugins can register. With `readmit=False`, the pods wait for `readmit()`, as if the API
-        server could not be reached.
+        It reads its pods some time after plugins can register (`Timings.sources`), or immediately on a new node without
+        pods. Before that, it admits no pods, and PodResources lists none. This method returns when the pods are
+        admitted, or with `wait=False` when plugins can register. With `readmit=False`, the pods wait for `readmit()`,
+        as if the API server were unreachable.
 
-        Raises SocketError if another kubelet runs in the directory or a path is too long, and HostError if the
+        Raises SocketError if another kubelet uses the directory or a path is too long, and HostError if the
         directory cannot be used.
         """
         if self._process is not None:
@@ -151,7 +151,7 @@ class Kubelet:
         process.every(process.timings.tick, process.tick)
         process.every(process.timings.tick, self._scheduler.report_incomplete_pools)
         process.tick()
-        # A pod that was bound is worked on in a task, so the scheduler does not wait for its plugins and drivers.
+        # A bound pod is synced in a task, so that the scheduler does not wait for plugins and drivers.
         process.spawn(self._scheduler.run(lambda pod: process.spawn(self._sync(pod), "work on a pod")), "the scheduler")
         self._scheduler.wake()
         if readmit:
@@ -164,7 +164,7 @@ class Kubelet:
                     raise
 
     async def readmit(self) -> None:
-        """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
+        """Admit all pods that have not ended, in order of creation, like a kubelet that reads its pods."""
         process = self._up()
         while process.alive and (unknown := [each for each in self._store.records.values() if each.is_new]):
             await self._work(unknown[0])
@@ -173,21 +173,21 @@ class Kubelet:
             await self._sync(record)
 
     async def crash(self) -> None:
-        """End as with SIGKILL: connections break, sockets remain and refuse connections, containers keep running."""
+        """Kill the kubelet (SIGKILL): sockets remain and refuse connections, and containers keep running."""
         await self._end("crashed")
 
     async def stop(self) -> None:
-        """End as with SIGTERM. The sockets remain, as after a crash. No effect if the kubelet is down."""
+        """Stop the kubelet (SIGTERM). The sockets remain, as after a crash. No effect if the kubelet is down."""
         if self._process is not None:
             await self._end("stopped")
 
     async def restart(self, *, wait: bool = True) -> None:
-        """Stop and start. Running containers keep their devices without a call to the plugin."""
+        """Restart the kubelet. Running containers keep their devices without a call to the plugin."""
         await self.stop()
         await self.start(wait=wait)
 
     async def reboot(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """Reboot the node: no container runs, and pods are admitted even if their plugin is missing.
+        """Reboot the node: all containers stop, and pods are admitted even if their plugin is missing.
 
         With `readmit=False`, the pods wait for `readmit()`, so the plugin can start first.
         """
@@ -195,7 +195,7 @@ class Kubelet:
         await self.start(readmit=readmit, wait=wait)
 
     async def power_off(self) -> None:
-        """Shut down the node, that is the kubelet and all containers."""
+        """Shut down the node: stop the kubelet and all containers."""
         await self.stop()
         for record in self._store.records.values():
             record.sandbox = False
@@ -205,7 +205,7 @@ class Kubelet:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Update the node status, and drop plugins whose grace period is over; called every 10 s."""
+        """Update the node status, and remove plugins whose grace period is over. The kubelet does this every 10 s."""
         if self._process is not None:
             self._process.tick()
 
@@ -218,16 +218,16 @@ class Kubelet:
         numa_affinity: Iterable[int] | None = None,
         wait_for_devices: bool = False,
     ) -> PodStatus:
-        """Create a pod, admit it and start its containers; returns its status.
+        """Create a pod, admit it and start its containers. Returns its status.
 
-        A rejected pod raises nothing; its phase is Failed. If the kubelet is down, the pod stays Pending.
+        A rejected pod has the phase Failed; there is no exception. If the kubelet is down, the pod stays Pending.
 
         Args:
             manifest: a v1 Pod
-            numa_affinity: the NUMA nodes that the topology manager aligns with; None for policy `none`
-            wait_for_devices: keep the pod Pending until the node has enough devices, unless it names its node
+            numa_affinity: NUMA nodes for the topology manager to align with; None for policy `none`
+            wait_for_devices: keep the pod Pending until the node has enough devices; no effect with `spec.nodeName`
 
-        Raises ManifestError, and KubeletPanic if the real kubelet would panic.
+        Raises ManifestError, and KubeletPanic where the real kubelet panics.
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
@@ -239,9 +239,9 @@ class Kubelet:
         return record.status()
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
-        """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.
+        """Delete a pod. The next admission or PodResources call frees its devices. Plugins are not notified.
 
-        A pod with claims is Terminating until they are unprepared. With `force`, it is deleted at once.
+        A pod with claims is Terminating until they are unprepared. With `force`, it is deleted immediately.
         """
         record = self._store.record(name, namespace)
         claims = bool(record.claim_names) or not record.bound
@@ -259,7 +259,7 @@ class Kubelet:
             await self._scheduler.release(record.spec)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
-        """End all containers of the pod; `phase` is Succeeded or Failed."""
+        """End all containers of a pod. `phase` is Succeeded or Failed."""
         record = self._store.record(name, namespace)
         record.phase = phase
         for container in record.containers:
@@ -269,7 +269,7 @@ class Kubelet:
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
-        """Kill a container. It stays down until `restart_container` or the kubelet's next work on the pod."""
+        """Kill a container. It stays down until `restart_container` or the next sync of the pod."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
         self._store.note(record)
@@ -278,9 +278,9 @@ class Kubelet:
     async def restart_container(
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
-        """Restart a container, by default the first app container, even if it could not be started before.
+        """Restart a container, by default the first app container, even if an earlier start failed.
 
-        Other containers of the pod that are down are started, too.
+        This also starts other containers of the pod that are down.
         """
         record = self._store.record(pod, namespace)
         await self._pods_known()
@@ -292,30 +292,30 @@ class Kubelet:
 
     @property
     def alive(self) -> bool:
-        """Whether the kubelet process runs."""
+        """Whether the kubelet process is running."""
         return self._process is not None and self._process.alive
 
     @property
     def ready(self) -> bool:
-        """Whether the kubelet knows its pods and has admitted them since its start."""
+        """Whether the running kubelet has read and admitted its pods."""
         return self._process is not None and self._process.pods_known
 
     # --- state ---------------------------------------------------------------------------------------------------
 
     def node(self) -> Capacity:
-        """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
+        """Return capacity and allocatable of plugin resources in the node status, as of the last tick."""
         return self._settings.status.shown
 
     def devices(self) -> Capacity:
-        """Capacity and allocatable in the device manager, now; empty if the kubelet is down."""
+        """Return the current capacity and allocatable in the device manager; empty if the kubelet is down."""
         return Capacity({}, {}) if self._process is None else self._process.table.view()
 
     def drivers(self) -> dict[str, list[DriverStatus]]:
-        """The registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
+        """Return the registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
         return {} if self._process is None else self._process.dra.drivers.status()
 
     def listed(self) -> dict[str, dict[str, str]]:
-        """The health of each device in the lists of connected plugins, by resource and id."""
+        """Return the health of each device that connected plugins list, by resource and id."""
         table = DeviceTable() if self._process is None else self._process.table
         return {
             resource: {id_: each.health for id_, each in devices.items()}
@@ -330,7 +330,7 @@ class Kubelet:
 
     @property
     def errors(self) -> list[Finding]:
-        """The findings that break something. Tests should end with `assert not kubelet.errors`."""
+        """Findings with severity ERROR. Tests should end with `assert not kubelet.errors`."""
         return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
 
     @property
@@ -343,16 +343,16 @@ class Kubelet:
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
-                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may depend on other things, too
+                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may also depend on other things
         except TimeoutError:
             raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
 
     def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
-        """The current status of a pod. Raises KeyError if it does not exist."""
+        """Return the current status of a pod. Raises KeyError if it does not exist."""
         return self._store.record(name, namespace).status()
 
     def pods(self) -> list[PodStatus]:
-        """All pods, in the order of their creation."""
+        """Return the status of all pods, in order of creation."""
         return [record.status() for record in self._store.records.values()]
 
     def _in_words(self) -> str:
@@ -366,18 +366,18 @@ class Kubelet:
     # --- internals -----------------------------------------------------------------------------------------------
 
     async def _sync(self, record: PodRecord) -> None:
-        """Let the kubelet work on a pod, if the pod is on this node and the kubelet knows its pods."""
+        """Sync a pod if it is bound to this node and the kubelet has read its pods."""
         if (record.bound or record.ended) and self.ready:
             await self._work(record)
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
-        """Wait for the pod sources, then admit the pods."""
+        """Wait until the pod sources are ready, then admit the pods."""
         if not process.fresh or self._store.records:
             await self._settings.clock.sleep(self._settings.timings.sources)
         await self.readmit()
 
     async def _pods_known(self) -> None:
-        """Wait until the kubelet knows its pods or has ended. Returns at once after `start(readmit=False)`."""
+        """Wait until the kubelet has read its pods or ended. Returns immediately after `start(readmit=False)`."""
         if (sources := self._sources) is not None:
             await asyncio.wait([sources])
             if not sources.cancelled():
@@ -392,10 +392,10 @@ class Kubelet:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
     async def _work(self, record: PodRecord) -> None:
-        """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
+        """Sync a pod in a task of the process. If the process ends, the next process continues."""
         process = self._up()
         task = process.spawn(process.workers.sync(record), "work on a pod")
-        await asyncio.wait([task])  # unlike `await task`, not cancelled by the end of the process
+        await asyncio.wait([task])  # unlike `await task`, not cancelled when the process ends
         try:
             if not task.cancelled():
                 task.result()

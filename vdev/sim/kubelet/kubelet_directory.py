@@ -1,8 +1,8 @@
 """The kubelet's directories and sockets on disk. All functions block.
 
 gRPC removes a server's socket when the server stops, but the sockets of a kubelet remain. So a server listens at a
-private path, and the public path is a hard link. The number of links never changes after that, because it would change
-the socket's ctime, by which plugins notice a new kubelet.
+private path, and the public path is a hard link. The number of links must not change after that, because this would
+change the socket's ctime, which plugins use to detect a new kubelet.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ class KubeletPaths:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.device_plugins = root / "device-plugins"  # of the sockets of device plugins
+        self.device_plugins = root / "device-plugins"  # contains the sockets of device plugins
         self.registration_socket = self.device_plugins / "kubelet.sock"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
-        self.plugins_registry = root / "plugins_registry"  # of the registration sockets of DRA drivers
+        self.plugins_registry = root / "plugins_registry"  # contains the registration sockets of DRA drivers
 
     def private(self, public: Path) -> Path:
-        """The path at which the server of a socket listens; see the module's docstring."""
+        """Return the path at which the server of a socket listens; see the module's docstring."""
         return self.root / ".sim" / public.parent.name
 
 
 def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:
-    """Create directories as the kubelet does. Raises HostError."""
+    """Create directories with the kubelet's modes. Raises HostError."""
     for directory in directories:
         try:
             directory.mkdir(mode=mode, parents=True, exist_ok=True)
@@ -51,20 +51,20 @@ def check_path(path: Path) -> None:
 
 
 def refuse_live(path: Path) -> None:
-    """Raise SocketError if something answers on this socket: another kubelet is running here."""
+    """Raise SocketError if another kubelet listens on this socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
             probe.connect(os.fspath(path))
         except TimeoutError:
-            pass  # a full backlog, which only a running process has
+            pass  # the backlog is full, so a process is listening
         except OSError:
             return
     raise SocketError(f"{path}: another kubelet is running here; use another directory")
 
 
 def sockets(directory: Path) -> list[Path]:
-    """The sockets in a directory, sorted by name."""
+    """Return the sockets in a directory, sorted by name."""
     found = []
     for entry in sorted(directory.iterdir()):
         with contextlib.suppress(FileNotFoundError):
@@ -80,9 +80,9 @@ def remove_sockets(directory: Path) -> None:
 
 
 def publish(private: Path, public: Path) -> None:
-    """Make the socket of a server that listens at `private` appear at `public`.
+    """Link the socket of a server that listens at `private` to `public`.
 
-    A rename alone would not do: plugins may wait for the inotify event of a new file.
+    A rename is not enough, because plugins may wait for the inotify event of a new file.
     """
     kept = private.replace(private.with_name(f"{private.name}.public"))
     public.unlink(missing_ok=True)

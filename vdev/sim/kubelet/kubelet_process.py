@@ -1,4 +1,4 @@
-"""One life of the kubelet process: its parts, its sockets and its checkpoint."""
+"""A running kubelet process: its parts, its sockets and its checkpoint."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from .podresources_server import PodResources
 
 
 class KubeletProcess(Life):
-    """A running kubelet. The pods, the scheduler and the node status outlive it."""
+    """A running kubelet process. The pods, the scheduler and the node status survive it."""
 
     def __init__(self, settings: KubeletSettings, scheduler: PodScheduler) -> None:
         super().__init__(settings)
@@ -46,7 +46,7 @@ class KubeletProcess(Life):
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
-        if self.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
+        if self.fresh:  # like the kubelet, treat a node without a checkpoint as new
             self._status.reset()
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
@@ -66,7 +66,7 @@ class KubeletProcess(Life):
         self.spawn(self._watcher.run(), "plugin watcher")
 
     async def kill(self) -> None:
-        """End as with SIGKILL: connections break, sockets remain and refuse connections."""
+        """Kill the process (SIGKILL): connections break, sockets remain and refuse connections."""
         self.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         try:
@@ -76,7 +76,7 @@ class KubeletProcess(Life):
             await self.dra.drivers.close()
 
     def tick(self) -> None:
-        """Update the node status, and drop plugins whose grace period is over."""
+        """Update the node status, and remove plugins whose grace period is over."""
         if self.alive and self._status.update(self.table.capacity(now=self.clock.now())):
             self.save()
 
@@ -88,7 +88,7 @@ class KubeletProcess(Life):
         self.journal.changed()
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
-        """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""
+        """Create the directories. Returns the checkpoint's data, or the error of reading it. Blocks."""
         paths = self._paths
         sockets = paths.registration_socket, paths.pod_resources_socket
         for socket in sockets:
@@ -98,7 +98,7 @@ class KubeletProcess(Life):
         for socket in sockets:
             private = paths.private(socket)
             kubelet_directory.make_directories(socket.parent, private.parent)
-            private.unlink(missing_ok=True)  # it exists if an earlier start was killed
+            private.unlink(missing_ok=True)  # left over if an earlier start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
         return checkpoint
 
@@ -108,6 +108,6 @@ class KubeletProcess(Life):
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
             raise SocketError(f"{private}: cannot listen: {error}") from error
-        self._servers.append(server)  # before it runs, so that `kill` stops it if this is cancelled
+        self._servers.append(server)  # first, so that `kill` stops it after a cancellation
         await server.start()
         await asyncio.to_thread(kubelet_directory.publish, private, public)

@@ -1,8 +1,8 @@
-"""The node status: capacity and allocatable of each resource; and the checks whether a pod fits it.
+"""The node status (capacity and allocatable of each resource), and checks whether a pod fits the node.
 
-The status outlives the kubelet process. A resource without a plugin stays, with zero devices. The scheduler asks
-`shortages` before it binds a pod, and the kubelet asks `shortage` after Allocate, so a plugin may be called for a pod
-that is rejected.
+The status survives the kubelet process. A resource without a plugin remains, with zero devices. The scheduler calls
+`shortages` before it binds a pod, and the kubelet calls `shortage` after Allocate, so a plugin may be called for a pod
+that is then rejected.
 """
 
 import math
@@ -16,23 +16,23 @@ from ..objects.pod_manifest import quantity
 
 
 class NodeStatus:
-    """Capacity and allocatable of the node. `capacity` has the quantities of other resources, such as pods and cpu."""
+    """Capacity and allocatable of the node. `capacity` has the quantities of native resources, such as pods and cpu."""
 
     def __init__(self, journal: Journal, capacity: Mapping[str, Any]) -> None:
-        self.shown = Capacity({}, {})  # of the plugins' resources
+        self.shown = Capacity({}, {})  # the numbers of plugin resources
         self._journal = journal
         self._native = {name: quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
 
     def allocatable(self) -> dict[str, Fraction]:
-        """The allocatable of all resources."""
+        """Return the allocatable of all resources, including native ones."""
         return {**self._native, **{r: Fraction(n) for r, n in self.shown.allocatable.items()}}
 
     def reset(self) -> None:
-        """Set all plugin resources to zero, as a kubelet that starts without a checkpoint does."""
+        """Set all plugin resources to zero, like a kubelet that starts without a checkpoint."""
         self.update(Capacity({}, {}, frozenset(self.shown.capacity)))
 
     def update(self, seen: Capacity) -> bool:
-        """Show the device manager's numbers; returns whether resources were removed, which are shown as zero."""
+        """Take the device manager's numbers. Removed resources become zero. Returns whether there are any."""
         zeros, before = dict.fromkeys(seen.removed, 0), self.shown
         self.shown = node = Capacity(
             {**before.capacity, **seen.capacity, **zeros}, {**before.allocatable, **seen.allocatable, **zeros}
@@ -53,10 +53,10 @@ class NodeStatus:
     def shortage(
         self, requested: Mapping[str, Fraction], others: Iterable[Mapping[str, Fraction]], *, held: Mapping[str, int]
     ) -> tuple[str, str] | None:
-        """Reason and message for the first resource that is not enough for a pod beside other pods, or None.
+        """Return reason and message for the first resource that is insufficient for a pod beside others, or None.
 
-        `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is
-        admitted without its plugin. A resource that is not in the node status is not checked.
+        `held` has the numbers of allocated devices. Allocatable counts as at least this number, so that a restarted pod
+        is admitted without its plugin. A resource that is not in the node status is not checked.
         """
         allocatable = {name: max(amount, Fraction(held.get(name, 0))) for name, amount in self.allocatable().items()}
         for resource, wanted, used in shortages(requested, others, allocatable):
@@ -70,7 +70,7 @@ class NodeStatus:
 def shortages(
     requested: Mapping[str, Fraction], others: Iterable[Mapping[str, Fraction]], allocatable: Mapping[str, Fraction]
 ) -> Iterator[tuple[str, Fraction, Fraction]]:
-    """The resources among `allocatable` that are not enough for a pod, with its request and that of the other pods."""
+    """Yield the resources that are insufficient for a pod, with its request and the sum of the other pods' requests."""
     rows = list(others)
     for resource, wanted in requested.items():
         used = sum((row.get(resource, Fraction(0)) for row in rows), Fraction(0))

@@ -1,7 +1,7 @@
 """The kubelet's plugin watcher: finds registration sockets below plugins_registry and registers their plugins.
 
-It looks each second (`Timings.look`), unregisters removed sockets, then registers new ones. A failure is tried again
-with exponential back-off. A socket that was created again is a new plugin, but its path keeps the back-off.
+It scans the directory every second (`Timings.look`), deregisters removed sockets, then registers new ones. Failures are
+retried with exponential back-off. A recreated socket is a new plugin, but its path keeps the back-off.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ..dra.driver_registry import DriverRegistry
 from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
-_UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority, which is the socket's path
+_UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority (the socket's path)
 _Stamp: TypeAlias = tuple[int, int, int]
 Handler: TypeAlias = Registry | DriverRegistry
 
@@ -35,7 +35,7 @@ class _Instance:
 
 
 class PluginWatcher:
-    """Registers the plugins of a directory's sockets. `handlers` are by the type of plugin."""
+    """Registers the plugins whose sockets are in a directory. `handlers` are by plugin type."""
 
     def __init__(self, handlers: Mapping[str, Handler], life: Life) -> None:
         self._directory = str(life.settings.paths.plugins_registry)
@@ -43,10 +43,10 @@ class PluginWatcher:
         self._life = life
         self._registered: dict[str, _Instance] = {}  # by path
         self._busy: set[str] = set()  # paths with a registration in progress
-        self._pauses: dict[str, tuple[float, float]] = {}  # by path, the length of its pause, and the end
+        self._pauses: dict[str, tuple[float, float]] = {}  # length and end of the back-off, by path
 
     async def run(self) -> None:
-        """Register and unregister plugins until cancelled."""
+        """Register and deregister plugins until cancelled."""
         while True:
             await self._reconcile()
             await self._life.clock.sleep(self._life.timings.look)
@@ -77,7 +77,7 @@ class PluginWatcher:
             self._busy.discard(path)
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
-        """Ask a plugin for its info, register it, and tell it the result. Raises RegistrationError."""
+        """Call GetInfo, register the plugin, and call NotifyRegistrationStatus. Raises RegistrationError."""
         timings, call = self._life.timings, "dial"
         connection = Connection(path, authority=quote(path, safe=_UNQUOTED))
         stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(connection.channel)
@@ -100,7 +100,7 @@ class PluginWatcher:
             raise RegistrationError(problem)
 
     async def _take(self, path: str, stamp: _Stamp, info: api.PluginInfo) -> str:
-        """Register a plugin with the handler of its type; returns the kubelet's error, empty if it is registered."""
+        """Register a plugin with the handler of its type. Returns the kubelet's error, or an empty text."""
         handler = self._handlers.get(info.type)
         if handler is None:
             return f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
@@ -118,7 +118,7 @@ class PluginWatcher:
 
 
 def _sockets(directory: str) -> dict[str, _Stamp]:
-    """The sockets below a directory, by path, with the identity of each file. Blocks."""
+    """Return the sockets below a directory: the identity of each file by path. Blocks."""
     found: dict[str, _Stamp] = {}
     for here, directories, files in os.walk(directory):
         directories[:] = [name for name in directories if not name.startswith(".")]

@@ -1,7 +1,7 @@
 """The scheduler, and the controller that creates claims from templates, for the pods of one node.
 
 A pod is bound when the node has enough devices and its claims are allocated and reserved, including a special claim for
-its extended resources. All of this is undone when the pod has ended.
+its extended resources. The claims are released when the pod has ended.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ _TEMPLATE = BY_NAME["ResourceClaimTemplate"]
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-# By container and resource, the requests for extended resources that a DeviceClass serves.
+# Requests for extended resources that a DeviceClass serves, by container and resource.
 _Limits: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 
 
 class PodScheduler:
-    """Binds pods that wait for claims or devices to the node."""
+    """Binds pods to the node when their claims and devices are available."""
 
     def __init__(self, settings: KubeletSettings) -> None:
         self._objects = settings.objects
@@ -39,14 +39,14 @@ class PodScheduler:
         self._store = settings.pods
         self._status = settings.status
         self._journal = settings.pods.journal
-        # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
+        # One pod at a time, so that two pods never get the same devices. Release waits for a pod that is being bound.
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._incomplete: list[Finding] = []  # at the last look
+        self._incomplete: list[Finding] = []  # the findings of the last check
         self.wake: Callable[[], None] = self._changed.set
 
     async def run(self, bound: Callable[[PodRecord], object]) -> None:
-        """Bind waiting pods at every change of an object or of the node, and call `bound` with each. Check slices."""
+        """At every change of an object or the node, check slices and bind waiting pods. Calls `bound` with each."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -57,9 +57,9 @@ class PodScheduler:
                     bound(pod)
 
     async def bind(self, pod: PodRecord) -> None:
-        """Bind a pod if it still waits, and if its claims can be allocated now.
+        """Bind a pod if it still waits and its claims can be allocated.
 
-        For a pod that names its node, claims are created from templates, but nothing is allocated.
+        For a pod with `spec.nodeName`, claims are created from templates, but not allocated.
         """
         async with self._lock:
             if not pod.waits:
@@ -78,7 +78,7 @@ class PodScheduler:
                 self._store.note(pod)
                 return
             if not pod.waits:
-                return  # it was deleted during the allocation, and its claims will be released
+                return  # deleted during the allocation; its claims are released later
             pod.claims, pod.extended = claims, extended
             pod.bound, pod.reason, pod.message = True, "", ""
             if extended is not None:
@@ -88,7 +88,7 @@ class PodScheduler:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def _claims(self, pod: PodSpec) -> dict[str, str]:
-        """A pod's claims by the name in the pod; creates those of templates. Raises UnschedulableError."""
+        """Return a pod's claims by their name in the pod. Creates claims from templates. Raises UnschedulableError."""
         found = {}
         claims = self._objects.all(_CLAIM)
         existing = {_name_in_pod(each, pod): each["metadata"]["name"] for each in claims}
@@ -113,7 +113,7 @@ class PodScheduler:
         return str(created["metadata"]["name"])
 
     async def _schedule(self, record: PodRecord) -> tuple[dict[str, str], ExtendedClaim | None]:
-        """Allocate and reserve the claims of a pod for which the node has enough devices. Raises UnschedulableError."""
+        """Allocate and reserve the claims of a pod if the node has enough devices. Raises UnschedulableError."""
         pod = record.spec
         limits = self._limits(pod)
         if record.waits_for_devices:
@@ -141,7 +141,7 @@ class PodScheduler:
         return claim
 
     async def _allocate(self, claims: list[Document], pod: PodSpec, limits: _Limits) -> ExtendedClaim | None:
-        """Allocate claims, and create and allocate the claim for extended resources; all or none."""
+        """Allocate claims, and create and allocate the claim for extended resources, all or nothing."""
         wanted = list(claims)
         if limits:
             meta: Document = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
@@ -172,14 +172,14 @@ class PodScheduler:
         self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
 
     def _limits(self, pod: PodSpec) -> _Limits:
-        """The limits of a pod that DRA serves. Requests are named as in Kubernetes, init containers first."""
+        """Return the limits of a pod that DRA serves. Requests have Kubernetes' names, init containers first."""
         classes = self._objects.all(_CLASS)
         by_resource: dict[str, str] = {}
         for each in sorted(classes, key=lambda each: str(each["metadata"].get("creationTimestamp", ""))):
             name = each["metadata"]["name"]
             by_resource[f"{_IMPLICIT}{name}"] = name
             if resource := (each.get("spec") or {}).get("extendedResourceName"):
-                by_resource[resource] = name  # of two classes the newer one wins
+                by_resource[resource] = name  # the newer of two classes wins
         allocatable = self._status.allocatable()
         found: _Limits = {}
         for number, container in enumerate(sorted(pod.containers, key=lambda each: each.kind is Kind.APP)):
@@ -192,7 +192,7 @@ class PodScheduler:
         return found
 
     async def release(self, pod: PodSpec) -> None:
-        """Delete the claims that belong to a pod, and end its use of others; unused claims are deallocated."""
+        """Delete the claims that a pod owns, and end its reservations of others. Unreserved claims are deallocated."""
         async with self._lock:
             for claim in self._objects.all(_CLAIM):
                 name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
@@ -208,13 +208,13 @@ class PodScheduler:
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def report_incomplete_pools(self) -> None:
-        """Report pools that are incomplete or outdated, and were so at the last call."""
+        """Report pools that are incomplete or outdated in two consecutive calls."""
         found = list(check_complete(self._own_slices()))
         self._journal.find(each for each in found if each in self._incomplete)
         self._incomplete = found
 
     def _own_slices(self) -> list[Document]:
-        """All slices but those of other nodes."""
+        """Return all slices except those of other nodes."""
         slices = self._objects.all(_SLICE)
         return [each for each in slices if each["spec"].get("nodeName") in (None, "", self._node)]
 
@@ -224,7 +224,7 @@ def _is_owned(claim: Document, pod: PodSpec) -> bool:
 
 
 def _name_in_pod(claim: Document, pod: PodSpec) -> str:
-    """The name in the pod of a claim that was created for it, empty for other claims."""
+    """Return the name in the pod of a claim that was created from its template; empty for other claims."""
     annotations = claim["metadata"].get("annotations") or {}
     return str(annotations.get(_CLAIM_NAME, "")) if _is_owned(claim, pod) else ""
 
@@ -243,7 +243,7 @@ def _release(claim: dict[str, Any], pod: PodSpec) -> None:
 
 
 def _without(spec: PodSpec, served: set[tuple[str, str]]) -> PodSpec:
-    """The pod without the extended resources that claims serve, which the device manager ignores."""
+    """Remove the extended resources that claims serve, because the device manager ignores them."""
     containers = tuple(
         replace(
             each,

@@ -1,6 +1,6 @@
-"""The work of a kubelet process on its pods: admission, claims, container starts and restarts, status.
+"""Syncs the pods of a kubelet process: admission, claims, container starts and restarts, and status.
 
-The records of pods are in `pod_records`. The device manager decides which devices a container gets.
+Pods are stored in `pod_records`. The device manager chooses the devices of a container.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ CLAIMS_REASON = "ContainerCreating"
 
 
 class PodWorkers:
-    """Works on pods with one kubelet process.
+    """Syncs pods in one kubelet process.
 
-    The work on a pod is a task of the process, and its end cancels the task. The next process continues the work.
-    Failures are tried again: a pod waits until its claims are prepared, and is Terminating until they are unprepared.
+    A sync is a task of the process and is cancelled when the process ends. The next process continues. Failures are
+    retried: a pod waits until its claims are prepared, and is Terminating until they are unprepared.
     """
 
     def __init__(self, life: Life, allocator: Allocator, dra: DynamicResources, scheduler: PodScheduler) -> None:
@@ -41,11 +41,11 @@ class PodWorkers:
         self._status = life.settings.status
         self._store = life.pods
         self._journal = life.journal
-        self._admission = asyncio.Lock()  # one pod after the other
-        self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
+        self._admission = asyncio.Lock()  # held to admit one pod at a time
+        self._retries: set[str] = set()  # UIDs of pods with a scheduled retry
 
     async def sync(self, pod: PodRecord) -> None:
-        """Do the pending work for a pod: admit it, start its containers, or end it. Raises KubeletPanic."""
+        """Sync a pod: admit it, start its containers, or end it. Raises KubeletPanic."""
         async with pod.work:
             if not pod.known:
                 await self._admit_or_reject(pod)
@@ -55,7 +55,7 @@ class PodWorkers:
                 await self._run(pod)
 
     def _retry(self, pod: PodRecord) -> None:
-        """Work on a pod again later: once, even if several of its containers have failed."""
+        """Schedule another sync of a pod; only one, even if several of its containers have failed."""
 
         def again() -> None:
             self._retries.discard(pod.spec.uid)
@@ -70,7 +70,7 @@ class PodWorkers:
     async def _admit_or_reject(self, pod: PodRecord) -> None:
         async with self._admission:
             if pod.ended or pod.deleted:
-                return  # it was deleted while other pods were admitted
+                return  # deleted while other pods were admitted
             pod.known = True
             try:
                 for container in pod.containers:
@@ -100,14 +100,14 @@ class PodWorkers:
         self._store.note(pod)
 
     def _check_hardware(self, pod: PodRecord) -> None:
-        """Report hardware that this pod and another one hold."""
+        """Report hardware that both this pod and another pod hold."""
         others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
         rows = [(other.spec.key, self._ids(other)) for other in others]
         overlaps = self._life.settings.overlaps
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
     def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """The device ids that the pod's containers use or will use, with their resources."""
+        """Return the ids of devices that the pod's containers use or will use, with their resources."""
         uid = pod.spec.uid
         return {
             id_: each.resource
@@ -121,7 +121,7 @@ class PodWorkers:
     async def _run(self, pod: PodRecord) -> None:
         """Start the containers that should run; init containers one after the other.
 
-        The claims are prepared before, once for the pod's sandbox, which outlives the kubelet process but not a reboot.
+        First, claims are prepared once for the pod's sandbox, which survives the kubelet process but not a reboot.
         """
         pod.sandbox = pod.sandbox or await self._prepare(pod)
         if not pod.sandbox:
@@ -135,7 +135,7 @@ class PodWorkers:
         self.update(pod)
 
     async def _prepare(self, pod: PodRecord) -> bool:
-        """Prepare a pod's claims; returns False after a failure, with an event."""
+        """Prepare a pod's claims. If this fails, record an event and return False."""
         if not pod.spec.claims and not pod.claim_names:
             return True
         try:
@@ -167,7 +167,7 @@ class PodWorkers:
         container.done = container.kind is Kind.INIT
 
     async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
-        """Call PreStartContainer, and merge the Allocate responses; the kubelet does it before each container start."""
+        """Call PreStartContainer and merge the Allocate responses, as the kubelet does before each container start."""
         table, spec = self._table, pod.spec.container(container.name)
         wanted = [r for r, count in spec.limits.items() if count and table.is_plugin_resource(r)]
         for resource in wanted:
@@ -185,7 +185,7 @@ class PodWorkers:
         resolved = await self._dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
         edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
         if (host_root := self._life.settings.host_root) is not None:
-            # The kubelet does not check device nodes, but without them the runtime cannot start the container.
+            # The kubelet does not check device nodes, but the runtime cannot start the container without them.
             for path in [node.host_path for node in edits.devices]:
                 if not await asyncio.to_thread(os.path.lexists, host_root / path.lstrip("/")):
                     self._journal.find(
@@ -213,12 +213,12 @@ class PodWorkers:
             self._store.remove(pod)
 
     async def end_deleted(self, pod: PodRecord) -> None:
-        """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
+        """Release the claims of a force-deleted pod, and try once to unprepare them."""
         try:
             await self._scheduler.release(pod.spec)
             await self._unprepare(pod)
         except ClaimsError:
-            self._journal.changed()  # the claim manager's next look for deleted pods tries again
+            self._journal.changed()  # the next reconciliation of claims retries
 
     async def _unprepare(self, pod: PodRecord) -> None:
         await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in pod.claim_names])
@@ -229,7 +229,7 @@ class PodWorkers:
         """Update the pod's status, including the health of its devices."""
         apps = [container for container in pod.containers if container.kind is Kind.APP]
         if not pod.phase.terminal and pod.admitted:
-            # A pod becomes Running when all its containers run, and then stays Running.
+            # A pod becomes Running when all its containers run, and stays Running.
             started = all(container.running for container in apps)
             pod.phase = Phase.RUNNING if started or pod.phase is Phase.RUNNING else Phase.PENDING
         if not pod.phase.terminal:
@@ -238,7 +238,7 @@ class PodWorkers:
         self._store.note(pod)
 
     def _update_container(self, pod: PodRecord, container: ContainerStatus) -> None:
-        """Put the devices and prepared claims of a container, and the health of both, into its status."""
+        """Update the devices and claims in a container's status, and their health."""
         table, is_app = self._table, container.kind is Kind.APP
         held = table.held_by(pod.spec.uid, container.name)
         container.devices = devices = {each.resource: tuple(sorted(each.ids)) for each in held}
@@ -250,7 +250,7 @@ class PodWorkers:
             ids = [f"{driver}/{each.pool}/{each.device}" for driver, each in prepared]
             name = claim.name or claim.claim
             claims[name] = tuple(dict.fromkeys((*claims.get(name, ()), *ids)))
-            # The health of extended resources is not shown before 1.38, and that of init containers and sidecars never.
+            # Kubernetes does not show health for extended resources before 1.38, or for init containers and sidecars.
             if claim.name and prepared and is_app:
                 reports = self._dra.health_of(prepared)
                 health[claim.resource] = {id_: state for id_, (state, _) in reports.items()}
@@ -258,7 +258,7 @@ class PodWorkers:
         container.health, container.health_messages, container.claims = health, messages, claims
 
     def push(self, uids: Collection[str]) -> None:
-        """Update the status of these pods, because the health of a device has changed."""
+        """Update the status of pods after a change of the health of their devices."""
         for pod in self._store.active():
             if pod.uid in uids and pod.admitted:
                 self.update(pod)

@@ -1,4 +1,4 @@
-"""The PodResources API, v1, on pod-resources/kubelet.sock: which container holds which devices."""
+"""The PodResources API (v1) on pod-resources/kubelet.sock. It lists the devices that containers hold."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """The service."""
+    """Implements the PodResourcesLister service."""
 
     def __init__(self, life: Life, allocator: Allocator, dra: DynamicResources) -> None:
         self._table = life.table
@@ -34,7 +34,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._limit = TokenBucket(SYSTEM, burst=_BURST, every=1 / _CALLS_PER_SECOND) if limited else None
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
-        """List the active pods. Like the real server, it first frees the devices of other pods."""
+        """List the active pods. Like the real server, this first frees the devices of other pods."""
         del request
         await self._admit(context)
         active = self._pods.active()
@@ -42,7 +42,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
     async def Get(self, request: v1.GetPodResourcesRequest, context: _Context) -> v1.GetPodResourcesResponse:
-        """Get one active pod. Like the real server, it frees nothing."""
+        """Get one active pod. Like the real server, this does not free devices."""
         await self._admit(context)
         key = f"{request.pod_namespace}/{request.pod_name}"
         pod = next((each for each in self._pods.active() if each.spec.key == key), None)
@@ -72,9 +72,9 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     def _pod(self, pod: PodRecord) -> v1.PodResources:
-        """A pod with its containers, except for regular init containers.
+        """Return a pod with its containers, except regular init containers.
 
-        As in a real kubelet, a container has all devices of each claim, even if it names one request of it.
+        As in the real kubelet, a container has all devices of a claim, even if it uses only one request of the claim.
         """
         return v1.PodResources(
             name=pod.name,
@@ -99,20 +99,20 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
 
 
 def _devices(held: Iterable[Held]) -> Iterator[v1.ContainerDevices]:
-    """As in the kubelet, node -1 means that a device has no NUMA node."""
+    """Yield one entry per device and NUMA node. As in the kubelet, node -1 means no NUMA node."""
     for each in held:
         for node, ids in each.by_numa:
             yield from (_device(each.resource, id_, None if node == NO_NUMA else node) for id_ in ids)
 
 
 def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:
-    """The entry of a device at one NUMA node. Without a node, there is no topology."""
+    """Return the entry of a device at a NUMA node. Without a node, it has no topology."""
     topology = None if node is None else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
     return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
 
 
 def _claimed(devices: Iterable[tuple[str, PreparedDevice]]) -> Iterator[v1.ClaimResource]:
-    """An entry per device. Like the real kubelet's, it also has the CDI names of the driver's devices before it."""
+    """Yield one entry per device. As in the real kubelet, it repeats the CDI names of the driver's previous devices."""
     names: dict[str, list[v1.CDIDevice]] = {}
     for driver, device in devices:
         so_far = names.setdefault(driver, [])

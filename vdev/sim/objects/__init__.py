@@ -1,1 +1,1 @@
-"""Values and formats that the rest of `sim` uses: pods, devices, container edits, quantities, names, YAML."""
+"""Values and formats that the rest of `sim` uses: pods, container edits, quantities and YAML."""

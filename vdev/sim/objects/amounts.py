@@ -1,6 +1,6 @@
-"""Quantities: their amounts, and their canonical form, in which the API server returns them.
+"""Quantities: their amounts, and the canonical form in which the API server returns them.
 
-A thousand devices are `1k`, even if written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
+For example, the quantity `1000` becomes `1k` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
 import math
@@ -21,16 +21,16 @@ _NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 
 
 def canonical(quantity: Any) -> Any:
-    """The canonical form of a quantity. Other values are returned unchanged.
+    """Return the canonical form of a quantity. Other values are returned unchanged.
 
-    It has a suffix of the kind that the quantity was written with: `1024` stays, and `1024Ki` is `1Mi`.
+    A decimal quantity stays decimal, and a binary one binary: `1024` stays, and `1024Ki` becomes `1Mi`.
     """
     amount = exact(quantity)
     return quantity if amount is None else written(amount, binary=str(quantity).endswith("i"))
 
 
 def written(amount: Fraction, *, binary: bool = False) -> str:
-    """An amount with the largest suffix with which its number is whole. Small amounts always have a decimal form."""
+    """Format with the largest suffix that gives a whole number. Fractions and amounts below 1024 are always decimal."""
     if not amount:
         return "0"
     is_binary = binary and amount.denominator == 1 and abs(amount) >= 1024
@@ -40,14 +40,14 @@ def written(amount: Fraction, *, binary: bool = False) -> str:
 
 
 def exact(quantity: Any) -> Fraction | None:
-    """The amount of a quantity; None for other values."""
+    """Return the amount of a quantity, or None for other values."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
         return None
     return amount_of(quantity)
 
 
 def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object with its quantities in canonical form."""
+    """Return an object with its quantities in canonical form."""
     found: Mapping[str, Any] = _changed(document) if kind in _KINDS else document
     return found
 

@@ -1,7 +1,7 @@
-"""The edits of a container: the Allocate responses of its resources, merged as the kubelet does it.
+"""The edits of a container: the Allocate responses of its resources, merged like in the kubelet.
 
-If two responses disagree, the kubelet takes the first one, in random order, and only logs it. Here, each conflict is
-listed.
+If two responses disagree, the kubelet uses the first one, in random order, and only logs the conflict. Here, conflicts
+are listed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node of the host in the container."""
+    """A device node of the host that the container gets."""
 
     host_path: str
     container_path: str
@@ -33,7 +33,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Everything that plugins and CDI devices change in a container. The pod's own variables would override `envs`."""
+    """All changes of plugins and CDI devices to a container. Variables in the pod's manifest override `envs`."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -44,7 +44,7 @@ class Edits:
 
 
 def overlaid(first: Edits, second: Edits) -> Edits:
-    """Both edits. If they disagree about a variable, a path or an annotation, the second one counts."""
+    """Combine two edits. For the same variable, path or annotation, the second one wins."""
     mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
     nodes = {each.container_path: each for each in (*first.devices, *second.devices)}
     return Edits(
@@ -58,7 +58,7 @@ def overlaid(first: Edits, second: Edits) -> Edits:
 
 
 def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edits:
-    """Merge responses, by resource. The first one counts for a variable, container path, annotation or CDI name."""
+    """Merge responses by resource. For the same variable, path, annotation or CDI name, the first one wins."""
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
     nodes: dict[str, DeviceNode] = {}
@@ -93,7 +93,7 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
 
 
 def edits_json(edits: Edits) -> dict[str, Any]:
-    """The edits of a container, with the keys of vdev's configuration file."""
+    """Return the edits of a container as JSON with the keys of vdev's configuration file."""
     return {
         "env": dict(edits.envs),
         "deviceNodes": [

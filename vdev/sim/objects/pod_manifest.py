@@ -1,4 +1,4 @@
-"""Reads the resources and claims of v1 Pod manifests, and checks the API server's rules for extended resources."""
+"""Parses resources and claims of v1 Pod manifests with the API server's rules for extended resources."""
 
 import math
 import uuid
@@ -14,11 +14,11 @@ _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
 class ManifestError(UsageError):
-    """The manifest is not a Pod, or the API server would reject it."""
+    """A manifest is not a Pod, or the API server would reject it."""
 
 
 def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: Mapping[str, int]) -> dict[str, Any]:
-    """A small Pod manifest for tests: one container `main` with `limits`, or one per keyword argument."""
+    """Return a small Pod manifest for tests: one container `main` with `limits`, or one per keyword argument."""
     wanted = {**({"main": limits} if limits is not None or not containers else {}), **containers}
     return {
         "apiVersion": "v1",
@@ -34,7 +34,7 @@ def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: M
 
 
 def parse(document: Any, *, serial: int = 0) -> PodSpec:
-    """Read a v1 Pod. Without a UID, it gets one from its name and `serial`. Raises ManifestError."""
+    """Parse a v1 Pod. A missing UID is derived from name and `serial`. Raises ManifestError."""
     pod = _mapping(document, "the manifest")
     if pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
         raise ManifestError(f"expected a v1 Pod, found {pod.get('apiVersion')!r} {pod.get('kind')!r}")
@@ -66,7 +66,7 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
 
 
 def quantity(value: Any, where: str) -> Fraction:
-    """A Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`) as a number. Raises ManifestError."""
+    """Parse a Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`). Raises ManifestError."""
     amount = exact(value)
     if amount is None:
         raise ManifestError(f"{where}: {value!r} is not a quantity; expected something like 2, 500m or 1Gi")
@@ -107,7 +107,7 @@ def _claims(documents: Any) -> tuple[PodClaim, ...]:
 
 
 def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
-    """A container's `resources.claims`, as pairs of the claim's name in the pod and the request."""
+    """Return a container's `resources.claims` as pairs of the claim's name in the pod and the request."""
     rows = [
         _mapping(each, f"{where}.resources.claims[{number}]")
         for number, each in enumerate(_list(documents, f"{where}.resources.claims"))

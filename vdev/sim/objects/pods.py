@@ -1,4 +1,4 @@
-"""Pods and their containers: their requests, and their status as an object, as text and as JSON."""
+"""Pods and containers: their requests, and their status as an object, as text and as JSON."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from .container_edits import Edits, edits_json
 
 
 class Kind(Enum):
-    """When a container runs. It decides whether later containers get its devices."""
+    """The kind of a container: when it runs. Later containers reuse only the devices of INIT containers."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """A claim of a pod. It has either a claim or a template."""
+    """An entry of `spec.resourceClaims`. It names either a claim or a template."""
 
     name: str  # in the pod
     claim: str = ""
@@ -43,7 +43,7 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class ContainerClaim:
-    """A claim that a container uses."""
+    """A use of a claim by a container."""
 
     name: str  # in the pod; empty for the claim of extended resources
     claim: str
@@ -51,24 +51,24 @@ class ContainerClaim:
 
     @property
     def resource(self) -> str:
-        """Its name in `allocatedResourcesStatus`."""
+        """The name of the entry in `allocatedResourcesStatus`."""
         return f"claim:{self.name}/{self.request}" if self.request else f"claim:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container and its requests."""
+    """A container and its resource requirements."""
 
     name: str
     kind: Kind
     limits: Mapping[str, int]  # rounded up
-    requests: Mapping[str, Fraction]  # with the limit, if a resource has no request
+    requests: Mapping[str, Fraction]  # the limit if a resource has no request
     claims: tuple[tuple[str, str], ...] = ()  # names of the pod's claims, and requests (empty for all)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """A pod and its requests."""
+    """A pod and the resource requirements of its containers."""
 
     name: str
     namespace: str
@@ -85,7 +85,7 @@ class PodSpec:
         return next(each for each in self.containers if each.name == name)
 
     def requested(self) -> dict[str, Fraction]:
-        """The pod's requests: per resource, the larger of the init containers' peak and the running containers' sum."""
+        """Return, per resource, the maximum of the init containers' peak and the sum of the other containers."""
         running, peak = defaultdict(Fraction, pods=Fraction(1)), defaultdict[str, Fraction](Fraction)
         for container in self.containers:
             for resource, amount in container.requests.items():
@@ -98,21 +98,21 @@ class PodSpec:
 
 @dataclass(slots=True)
 class ContainerStatus:
-    """The status of a container."""
+    """The status of a container, with its devices and edits."""
 
     name: str
     kind: Kind
     running: bool = False
-    waiting: str = ""  # why it does not run, such as CreateContainerConfigError
+    waiting: str = ""  # the reason why it does not run, such as CreateContainerConfigError
     message: str = ""  # details of `waiting`
     restarts: int = 0
-    allocations: int = 0  # the number of Allocate calls for it
+    allocations: int = 0  # the number of Allocate calls
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
-    edits: Edits = field(default_factory=Edits)  # of its last start
+    edits: Edits = field(default_factory=Edits)  # of the last start
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by resource and device id
     health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # driver/pool/device, by the name in the pod
-    done: bool = False  # it is an init container that has finished
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # driver/pool/device by the name in the pod
+    done: bool = False  # a finished init container
     started: bool = False  # it was started at least once
 
     @property
@@ -136,24 +136,24 @@ class ExtendedClaim:
     mappings: tuple[tuple[str, str, str], ...]  # container, resource, request
 
     def uses(self, container: str) -> list[ContainerClaim]:
-        """The requests that a container uses."""
+        """Return the requests that a container uses."""
         return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
 
 
 @dataclass(slots=True)
 class PodStatus:
-    """The status of a pod as in the API, and the edits of its containers. The kubelet gives out copies."""
+    """The status of a pod as in the API, and the edits of its containers. `Kubelet` returns copies."""
 
     spec: PodSpec
     phase: Phase
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerStatus, ...] = ()
-    terminating: bool = False  # it was deleted, but still exists
-    bound: bool = True  # it has its node
-    claims: Mapping[str, str] = field(default_factory=dict)  # names of ResourceClaims, by the name in the pod
+    terminating: bool = False  # deleted, but still exists
+    bound: bool = True  # whether it is bound to its node
+    claims: Mapping[str, str] = field(default_factory=dict)  # names of ResourceClaims by their name in the pod
     extended: ExtendedClaim | None = None
-    admitted: bool = False  # a kubelet has admitted it; before, the API shows no containers
+    admitted: bool = False  # admitted by a kubelet; before that, the API shows no containers
 
     @property
     def name(self) -> str:
@@ -168,7 +168,7 @@ class PodStatus:
         return self.spec.uid
 
     def container(self, name: str | None = None) -> ContainerStatus:
-        """The container of that name, or the first app container. Raises KeyError."""
+        """Return a container by name, by default the first app container. Raises KeyError."""
         for status in self.containers:
             if status.name == name or (name is None and status.kind is Kind.APP):
                 return status
@@ -179,7 +179,7 @@ class PodStatus:
 
 
 def render_pod(pod: PodStatus) -> str:
-    """A pod and its containers with their devices and edits; of a pod that has ended, only the reason."""
+    """Format a pod and its containers with their devices and edits; for an ended pod, only the reason."""
     head = f"{pod.spec.key} {'Terminating' if pod.terminating else pod.phase.value}"
     if pod.reason:
         head += f": {pod.reason}: {pod.message}"
@@ -191,7 +191,7 @@ def render_pod(pod: PodStatus) -> str:
 
 
 def pod_json(pod: PodStatus) -> dict[str, Any]:
-    """A pod and its containers with their devices and edits."""
+    """Return a pod and its containers with their devices and edits as JSON."""
     return {
         "name": pod.name,
         "namespace": pod.namespace,

@@ -1,6 +1,6 @@
-"""YAML as Kubernetes' reader in Go has it: a date is a text, and there are no numbers in base 60.
+"""Parses YAML like Kubernetes' Go library: dates are strings, and there are no numbers in base 60.
 
-All errors are `yaml.YAMLError`, also those for values such as `!!int x`, for which PyYAML raises other exceptions.
+All errors are `yaml.YAMLError`, including errors in values such as `!!int x`, for which PyYAML raises other exceptions.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError
 
 class _Loader(yaml.SafeLoader):
     def construct_number(self, node: yaml.ScalarNode) -> Any:
-        """A number, or the text if PyYAML takes it for a number in base 60, such as `12:34`."""
+        """Return a number, or the text if PyYAML reads it as a number in base 60, such as `12:34`."""
         if ":" in node.value:
             return node.value
         is_int = node.tag.endswith(":int")
@@ -30,30 +30,30 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
 
 
 def document(text: str | bytes) -> Any:
-    """The only document; None for an empty text. Raises yaml.YAMLError."""
+    """Parse a single document; None for an empty text. Raises yaml.YAMLError."""
     with _as_yaml_errors():
         return _Loader(text).get_single_data()
 
 
 def documents(text: str | bytes) -> list[Any]:
-    """All documents. Raises yaml.YAMLError."""
+    """Parse all documents. Raises yaml.YAMLError."""
     return [document for _, document in numbered_documents(text)]
 
 
 def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
-    """All documents, each with its first line. Raises yaml.YAMLError."""
+    """Parse all documents. Returns each with its first line number. Raises yaml.YAMLError."""
     found: list[tuple[int, Any]] = []
     with _as_yaml_errors():
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            assert node is not None  # says check_node
+            assert node is not None  # check_node guarantees it
             found.append((node.start_mark.line + 1, loader.construct_document(node)))
     return found
 
 
 def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
-    """The line of an error, 0 if it is not known, and its text."""
+    """Return the line of an error (0 if unknown) and its text."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return 0, str(error)
     return error.problem_mark.line + 1, ": ".join(filter(None, (error.context, error.problem)))

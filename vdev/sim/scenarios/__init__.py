@@ -1,4 +1,4 @@
-"""Scenarios: YAML files with steps and expectations, and the code that plays them on a node.
+"""Scenarios: YAML files with steps and expectations, and the code that runs them on a node.
 
-Start with `run` for `vdev sim --exec`, and with `play` for one scenario on any node.
+Start with `run` for `vdev sim --exec`, or with `play` for one scenario on any node.
 """

@@ -1,7 +1,7 @@
-"""The node on which scenarios are played: an embedded kubelet in a temporary directory, and a plugin.
+"""The node on which scenarios run: an embedded kubelet in a temporary directory, and a plugin.
 
-The plugin is any command, for `vdev sim --exec`. Tests play the same scenarios with a plugin in their own process, and
-on a node of a real cluster, whose class has the same methods.
+For `vdev sim --exec`, the plugin is any command. Tests run the same scenarios with a plugin in their own process, and
+on a node of a real cluster, with a class that has the same methods.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
-_END_SECONDS = 0.3  # a broken connection is noticed earlier than the end of the plugin's process
+_END_SECONDS = 0.3  # the end of a connection is detected before the end of the plugin's process
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """Options of the nodes on which scenarios are played."""
+    """Options of the nodes on which scenarios run."""
 
     command: str = ""  # starts the plugin
     hooks: Mapping[str, str] = field(default_factory=dict)  # commands by name
-    resources: tuple[str, ...] = ()  # the names for `{resource}`; empty for all that register
-    allow: frozenset[str] = frozenset()  # codes of findings that are ignored
+    resources: tuple[str, ...] = ()  # values of `{resource}`; empty for all registered resources
+    allow: frozenset[str] = frozenset()  # codes of findings to ignore
     strict: bool = False
-    again: bool = False  # restart the plugin when it ends by itself
-    timeout: float = 30.0  # seconds that a call, a hook or the end of the plugin may take
+    again: bool = False  # restart the plugin if it exits
+    timeout: float = 30.0  # limit in seconds for a call, a hook or the end of the plugin
     kubelet_dir: Path | None = None  # None: a temporary directory for each scenario
     node_name: str = "sim-node"
     compat: Compat = Compat.V1_36
@@ -66,15 +66,15 @@ class NodeOptions:
 class EmbeddedNode:
     """A node, as an async context manager. A finding or an unexpected end of the plugin fails the current step.
 
-    A step of a scenario is a method with its key as the name.
+    Each step of a scenario is the method with the name of its key.
 
-    It has an API server if the command or a hook uses {kubeconfig}, and resolves CDI names if one uses {cdi_dir}.
+    The node has an API server if the command or a hook uses {kubeconfig}. It resolves CDI names if one uses {cdi_dir}.
 
     Args:
         options: the command and the kubelet's options
-        log: the file to which the plugin's output is appended; None for a temporary one
-        plugin: creates another plugin than the command
-        kubelet_options: more options of `Kubelet`
+        log: the file to which the plugin's output is appended; None for a temporary file
+        plugin: creates the plugin; None for the command
+        kubelet_options: additional options of `Kubelet`
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class EmbeddedNode:
         self._kubelet_options = kubelet_options
         self._has_api = options.mentions("kubeconfig")
         self._clock = LeapClock()
-        self.unsupported: Mapping[str, Requirement] = {}  # by step, what the node lacks for it
+        self.unsupported: Mapping[str, Requirement] = {}  # missing requirements by step
         self.sees_edits = True
-        self.sees_slices = self._has_api  # without an API server, a driver cannot publish any
+        self.sees_slices = self._has_api  # a driver cannot publish slices without an API server
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -136,7 +136,7 @@ class EmbeddedNode:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     async def edit_configuration(self, text: str) -> None:
-        """Replace the plugin's configuration by a rename, as editors do; the first call starts the plugin."""
+        """Replace the plugin's configuration with a rename, like an editor. The first call starts the plugin."""
         await asyncio.to_thread(write_atomic, self._places.configuration, text.encode())
         if not self._configured:
             self._configured = True
@@ -176,8 +176,8 @@ class EmbeddedNode:
         if not await self._comes_true(lambda: kubelet_directory.sockets(self.kubelet.device_plugin_dir)):
             raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start")
         await self.kubelet.start(readmit=False)
-        # On a real node, a running plugin has sent its lists long before the kubelet learns of its pods. A busy machine
-        # must not change that order.
+        # On a real node, a running plugin sends its lists long before the kubelet reads its pods. A busy machine must
+        # not change this order.
         had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
         await self._comes_true(lambda: had <= self.kubelet.listed().keys())
         await self.kubelet.readmit()
@@ -188,14 +188,14 @@ class EmbeddedNode:
         await self._plugin.start()
 
     async def _power_off(self) -> None:
-        """Shut the node down: containers, processes and files in memory are gone."""
+        """Shut down the node: stop containers and processes, and remove the files that a reboot removes."""
         await self.kubelet.power_off()
         await self._plugin.stop()
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
         await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
 
     async def _comes_true(self, condition: Callable[[], object]) -> bool:
-        """Wait for a condition while a plugin starts; returns False if it does not come true in time."""
+        """Wait for a condition while a plugin starts. Returns False if it is not true in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
                 while not condition():
@@ -205,7 +205,7 @@ class EmbeddedNode:
         return False
 
     async def advance_clock(self, seconds: float) -> None:
-        """Let time pass for the kubelet, and let everything that is due run."""
+        """Advance the kubelet's clock, and run everything that is due."""
         self._clock.advance(seconds)
         await self.change()
 
@@ -218,12 +218,12 @@ class EmbeddedNode:
         await self.kubelet.delete_pod(name)
 
     async def force_delete_pod(self, name: str) -> None:
-        """Delete a pod from the API server, without waiting for the kubelet."""
+        """Delete a pod from the API server without waiting for the kubelet."""
         self._must_exist(name)
         await self.kubelet.delete_pod(name, force=True)
 
     async def restart_container(self, pod: str) -> None:
-        """Let the pod's first app container die and start again."""
+        """Restart the pod's first app container."""
         self._must_exist(pod)
         await self.kubelet.restart_container(pod)
 
@@ -238,7 +238,7 @@ class EmbeddedNode:
         await self._objects.delete(name.kind, name.name, name.namespace)
 
     async def hook(self, name: str) -> None:
-        """Run the command of a hook to its end. Raises ScenarioError if it fails."""
+        """Run the command of a hook. Raises ScenarioError if it fails."""
         argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
         try:
             async with asyncio.timeout(seconds):
@@ -254,26 +254,26 @@ class EmbeddedNode:
     # --- the state of the node ----------------------------------------------------------------------------------------
 
     async def names(self, placeholder: str) -> Sequence[str]:
-        """The names for `{resource}` or `{driver}`: those of --resource, or all that have registered so far."""
+        """Return the values of `{resource}` or `{driver}`: those of --resource, or all that have registered so far."""
         if placeholder == RESOURCE and self._options.resources:
             return self._options.resources
         event, field = ("registered", "resource") if placeholder == RESOURCE else ("driverRegistered", "driver")
         return sorted({each.fields[field] for each in self.kubelet.journal.of(event)})
 
     async def node(self) -> Capacity:
-        """The device plugins' part of the node status."""
+        """Return capacity and allocatable of plugin resources in the node status."""
         return self.kubelet.node()
 
     async def pod(self, name: str) -> PodStatus | None:
-        """The current status of a pod, None if it does not exist."""
+        """Return the current status of a pod, or None if it does not exist."""
         return next((pod for pod in self.kubelet.pods() if pod.name == name), None)
 
     async def events(self, pod: str) -> Sequence[str]:
-        """The Warning events on a pod, as `reason: message`."""
+        """Return the Warning events on a pod, as `reason: message`."""
         return [f"{each.reason}: {each.message}" for each in self.kubelet.events if each.pod == f"default/{pod}"]
 
     async def slices(self, driver: str) -> Sequence[str] | None:
-        """The devices in a driver's newest slices for the node; None if it has no slice."""
+        """Return the devices in a driver's newest slices for the node, or None if it has no slice."""
         found = [
             each["spec"]
             for each in await self._objects.list("ResourceSlice")
@@ -286,7 +286,7 @@ class EmbeddedNode:
         return [device["name"] for spec in current for device in spec.get("devices") or []]
 
     async def claim(self, name: str) -> Sequence[str] | None:
-        """The devices allocated to a claim in namespace `default`; None if there is no such claim."""
+        """Return the devices allocated to a claim in namespace `default`, or None if the claim does not exist."""
         claim = await self._objects.get("ResourceClaim", name, "default")
         if claim is None:
             return None
@@ -294,19 +294,22 @@ class EmbeddedNode:
         return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
 
     async def drivers(self, driver: str) -> int | None:
-        """The number of instances of a driver to which the kubelet is connected; None if it is not known."""
+        """Return the number of connected instances of a driver, or None if it is unknown."""
         return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
 
     async def registrations(self, resource: str) -> int | None:
-        """The kubelet's counter, plus registrations through plugins_registry, which the kubelet does not count."""
+        """Return the number of registrations, or None if it is unknown.
+
+        It is the kubelet's counter plus the registrations through plugins_registry, which the kubelet does not count.
+        """
         return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
     async def reasons(self) -> Mapping[tuple[str, str], str] | None:
-        """Why the plugin reports devices as Unhealthy, by resource and device id; None if it is not known."""
+        """Return the plugin's reasons for Unhealthy devices by resource and device id, or None if they are unknown."""
         return None
 
     async def causes(self) -> list[str]:
-        """Known reasons why an expectation may not have come true yet."""
+        """Return possible reasons why an expectation is not true yet."""
         registered = sorted({each.fields["resource"] for each in self.kubelet.journal.of("registered")})
         others = f"the plugin has registered {', '.join(registered) or 'nothing'}"
         unknown = [f"{each} is not registered; {others}" for each in self._options.resources if each not in registered]
@@ -315,17 +318,17 @@ class EmbeddedNode:
     # --- mistakes of the plugin ---------------------------------------------------------------------------------------
 
     async def change(self) -> None:
-        """Return at the kubelet's next change, but soon."""
+        """Wait for the kubelet's next change, but at most 0.1 s."""
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
 
     async def check(self) -> None:
-        """Raise ScenarioError if the plugin ended by itself, or if there is a finding that counts."""
+        """Raise ScenarioError if the plugin exited, or for a finding that fails the scenario."""
         await self._plugin.check()
         if found := await self.errors():
             raise ScenarioError("; ".join(found))
 
     async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
-        """The findings that fail a scenario: errors, and warnings with one of these codes."""
+        """Return the findings that fail a scenario: errors, and warnings with one of these codes."""
         return [str(each) for each in self.kubelet.findings if self.counts(each, also)]
 
     def counts(self, finding: Finding, also: Collection[str] = ()) -> bool:
@@ -334,7 +337,7 @@ class EmbeddedNode:
         return matters and finding.code not in self._options.allow
 
     async def explained(self, failure: str) -> str:
-        """The failure with the last lines of the plugin's output, and with its exit code if it has ended."""
+        """Add the last lines of the plugin's output to a failure, and its exit code if it has ended."""
         if LAST_LINES in failure:
             return failure
         await asyncio.sleep(_END_SECONDS)
@@ -361,7 +364,7 @@ class EmbeddedNode:
 
 
 def split_command(command: str, words: Mapping[str, str]) -> list[str]:
-    """The arguments of a command, split as in a shell, without placeholders. Raises UsageError."""
+    """Split a command like a shell, and replace its placeholders with `words`. Raises UsageError."""
     try:
         parts = shlex.split(command)
     except ValueError as error:
@@ -389,16 +392,16 @@ def _kubeconfig(places: PluginPlaces) -> Path:
 
 
 def _forget_node(paths: KubeletPaths) -> None:
-    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if another kubelet uses it."""
+    """Remove the checkpoint from a kubelet's directory. Blocks. Raises SocketError if another kubelet uses it."""
     kubelet_directory.refuse_live(paths.registration_socket)
-    device_checkpoint.read(paths.device_plugins)  # raises if it is a real kubelet's
+    device_checkpoint.read(paths.device_plugins)  # raises SocketError if a real kubelet wrote it
     (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
 
 
 def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
-    """Why resources are not registered with the current kubelet process."""
-    endpoints: dict[str, str] = {}  # of the last registrations
-    missing: dict[str, str] = {}  # by resource, why it is not registered
+    """Return messages about resources that are not registered with the current kubelet process."""
+    endpoints: dict[str, str] = {}  # of the last registration, by resource
+    missing: dict[str, str] = {}  # message by resource
     for entry in entries:
         resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
         match entry.event:

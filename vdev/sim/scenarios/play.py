@@ -1,6 +1,6 @@
-"""Plays a scenario on a node: one step after the other, and waits until each expectation is true.
+"""Runs a scenario on a node: executes its steps in order, and waits until each expectation is true.
 
-Nothing here sleeps, because the node says when something may have changed. The node also knows how to do a step.
+There are no fixed sleeps, because the node signals possible changes. The node also implements the steps.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from .node import EmbeddedNode
 from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step
 
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
-_Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, the expected and the seen value
+_Row: TypeAlias = tuple[str, Any, Any]  # place in the expectation, expected value, seen value
 
 
 async def play(
@@ -27,10 +27,10 @@ async def play(
     patience: float = 60.0,
     done: Callable[[str], object] = lambda _failure: None,
 ) -> list[str]:
-    """Play a scenario; returns why steps were skipped. Each expectation has `patience` seconds to become true.
+    """Run a scenario. Returns messages about skipped steps.
 
-    `done` is called after each step, with an empty text or why it failed. Raises ScenarioError; its cause is the error
-    of a step.
+    Each expectation must become true within `patience` seconds. `done` is called after each step, with its error or an
+    empty text. Raises ScenarioError; its cause is the error of the step.
     """
     if missing := scenario.requires.intersection(node.unsupported.values()):
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(missing))}"]
@@ -54,13 +54,13 @@ async def play(
 
 
 class _Player:
-    """Plays the steps of one scenario."""
+    """Runs the steps of a scenario."""
 
     def __init__(self, scenario: Scenario, node: EmbeddedNode, patience: float) -> None:
         self._scenario = scenario
         self._node = node
         self._patience = patience
-        self._remembered: dict[str, Any] = {}  # the values that the last `remember` saw, by the place in an expectation
+        self._remembered: dict[str, Any] = {}  # values of the last `remember`, by their place in an expectation
 
     async def do(self, step: Step) -> None:
         match step.name:
@@ -77,7 +77,8 @@ class _Player:
     async def check(self) -> None:
         """Raise ScenarioError for a mistake of the plugin, or if two pods hold the same piece of hardware.
 
-        Pods are read one after the other, and the first may have ended by the time that the second has its device.
+        Pods are read one after the other, and the first pod may end before the second one gets its device. So the first
+        pod is read again before an error is raised.
         """
         await self._node.check()
         hardware = self._scenario.hardware
@@ -91,7 +92,7 @@ class _Player:
                     owners[piece] = name, id_
 
     async def _ids(self, name: str) -> set[str]:
-        """The ids of the devices that a pod holds, and the names of the devices of its claims."""
+        """Return the ids of a pod's devices and the names of the devices of its claims."""
         pod = await self._node.pod(name)
         if pod is None or pod.phase.terminal:
             return set()
@@ -99,7 +100,7 @@ class _Player:
         return {id_ for ids in held for id_ in ids}
 
     async def _manifest(self, pod: str) -> Mapping[str, Any]:
-        """A Pod manifest without placeholders."""
+        """Return a Pod manifest with its placeholders replaced."""
         manifest = self._scenario.manifest(pod)
         names = await self._names(manifest)
         if missing := next((each for each, found in names.items() if not found), None):
@@ -120,7 +121,7 @@ class _Player:
         self._remembered = seen
 
     async def _await(self, expect: Expect) -> None:
-        """Wait until an expectation is true, and then for as long as it must stay true."""
+        """Wait until an expectation is true, and then check that it stays true for `stays` seconds."""
         found: list[str] = []
         try:
             async with asyncio.timeout(self._patience):
@@ -141,7 +142,7 @@ class _Player:
             return
 
     async def _has_ended_otherwise(self, expect: Expect) -> bool:
-        """Whether a pod has ended in another phase than the expected one, so that the expectation never comes true."""
+        """Whether a pod has ended in an unexpected phase, so that the expectation cannot become true."""
         for name, wanted in expect.pods.items():
             pod = await self._node.pod(name) if wanted is not None and wanted.phase is not None else None
             if wanted and pod and pod.phase.terminal and not _same(wanted.phase, pod.phase.value):
@@ -155,7 +156,7 @@ class _Player:
     # --- comparing ----------------------------------------------------------------------------------------------------
 
     async def _differences(self, expect: Expect) -> list[str]:
-        """The differences from an expectation. Raises ScenarioError for a forbidden finding, because findings stay."""
+        """Return the differences from an expectation. Raises ScenarioError for a forbidden finding."""
         if expect.findings is not None and (forbidden := await self._node.errors(expect.findings)):
             raise ScenarioError("; ".join(forbidden))
         names = await self._names(expect.document)
@@ -163,7 +164,7 @@ class _Player:
         return found + self._compared([row async for row in self._rows(_spread(expect.document, names))])
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
-        """The expected and the seen values, without those that this node cannot see."""
+        """Yield the expected and the seen values, except values that this node cannot see."""
         node = self._node
         numbers = await node.node()
         for resource, wanted in expect.get("node", {}).items():
@@ -199,7 +200,7 @@ class _Player:
                     yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
 
     def _compared(self, rows: Iterable[_Row]) -> list[str]:
-        """The rows whose expectation is not met, in words."""
+        """Return a message for each row that does not meet its expectation."""
         found = []
         for place, wanted, seen in rows:
             expected = wanted
@@ -223,7 +224,7 @@ class _Player:
 
 
 def _placeholders(document: Any) -> set[str]:
-    """The placeholders among the keys of a document, at any depth."""
+    """Return the placeholders among the keys of a document, at any depth."""
     if isinstance(document, Mapping):
         found = {key for key in document if key in (RESOURCE, DRIVER)}
         return found.union(*map(_placeholders, document.values()))
@@ -231,14 +232,14 @@ def _placeholders(document: Any) -> set[str]:
 
 
 def _spread(document: Any, names: Mapping[str, Sequence[str]]) -> Any:
-    """The document with each placeholder key repeated for each of its names."""
+    """Replace each placeholder key in a document with one entry per name."""
     if isinstance(document, Mapping):
         return {name: _spread(value, names) for key, value in document.items() for name in names.get(str(key), (key,))}
     return [_spread(each, names) for each in document] if isinstance(document, list) else document
 
 
 def _counted(manifest: Mapping[str, Any], node: Capacity) -> Mapping[str, Any]:
-    """The Pod manifest with each limit of `all` replaced by the node's allocatable."""
+    """Replace each limit of `all` in a Pod manifest with the node's allocatable."""
     filled = copy.deepcopy(dict(manifest))
     spec = filled["spec"]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -281,7 +282,7 @@ def _devices(status: ContainerStatus) -> dict[str, list[str]]:
 
 
 def _claims(status: ContainerStatus) -> dict[str, list[str]]:
-    """The devices of a container's claims, without driver and pool."""
+    """Return the devices of a container's claims, without driver and pool."""
     return {claim: [id_.rpartition("/")[2] for id_ in ids] for claim, ids in status.claims.items()}
 
 
@@ -290,7 +291,7 @@ def _sorted(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _same(wanted: Any, seen: Any) -> bool:
-    """Equal, with `{matches: pattern}` for texts at any depth; a pattern must match the whole text."""
+    """Whether values are equal. `{matches: pattern}` at any depth must match the whole text."""
     match wanted:
         case {"matches": pattern} if isinstance(seen, str) and len(wanted) == 1:
             return re.fullmatch(pattern, seen, re.DOTALL) is not None

@@ -1,6 +1,6 @@
-"""The plugin under test, which is a process: `vdev run`, or any command.
+"""The process of a plugin under test: `vdev run`, or any command.
 
-It has its own process group, which is killed at its end with everything that it has started.
+It has its own process group. When the process ends, the whole group is killed.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ from ...aio.program import signal_name
 from ...errors import reason_of
 from .scenario import ScenarioError
 
-GRACE_SECONDS = 30.0  # a pod's default, after which the kubelet kills its containers
+GRACE_SECONDS = 30.0  # the default terminationGracePeriodSeconds of a pod
 LAST_LINES = "the last lines of its output:"
 _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
-_RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
+_RESTART_SECONDS = 1.0  # minimum between two starts with `again`
 
 
 @dataclass(frozen=True, slots=True)
 class PluginPlaces:
-    """The files and directories of a node and its plugin."""
+    """Paths and names that a node gives to its plugin."""
 
     configuration: Path
     kubelet_dir: Path
     cdi_dir: Path
     run_dir: Path
     state_dir: Path
-    log: Path  # to which the plugin's output is appended
+    log: Path  # file for the plugin's output
     node_name: str
     host_root: Path = Path("/")
     kubeconfig: Path | None = None
 
     @classmethod
     def below(cls, directory: Path, *, kubelet_dir: Path, node_name: str, log: Path | None = None) -> Self:
-        """The places of a plugin whose own files are in a directory."""
+        """Return the paths of a plugin whose own files are in a directory."""
         return cls(
             configuration=directory / "vdev.yaml",
             kubelet_dir=kubelet_dir,
@@ -58,7 +58,7 @@ class PluginPlaces:
         )
 
     def flags(self) -> tuple[str, ...]:
-        """The options of `vdev run`."""
+        """Return the options of `vdev run`."""
         return (
             *("--config-file", str(self.configuration)),
             *("--kubelet-dir", str(self.kubelet_dir)),
@@ -73,20 +73,20 @@ class PluginPlaces:
 
 @dataclass(eq=False)
 class CommandPlugin:
-    """A plugin that is started by a command."""
+    """A plugin that a command starts."""
 
     argv: Sequence[str]
     _: KW_ONLY
-    log: Path  # to which its output is appended
+    log: Path  # file for its output
     environ: Mapping[str, str]
-    again: bool = False  # restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
-    strict: bool = False  # an exit code after SIGTERM other than 0 or SIGTERM's is an error
-    grace: float = GRACE_SECONDS  # for its end after SIGTERM
+    again: bool = False  # restart it if it exits, like a DaemonSet; otherwise, an exit is an error
+    strict: bool = False  # after SIGTERM, any exit code except 0 and SIGTERM's is an error
+    grace: float = GRACE_SECONDS  # seconds to end after SIGTERM
     _process: Process | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
 
     async def start(self) -> None:
-        """Start the command, without waiting until the plugin serves. Raises ScenarioError if it cannot be started."""
+        """Start the command. Does not wait until the plugin serves. Raises ScenarioError if it cannot be started."""
         self._started = time.monotonic()
         try:
             with self.log.open("ab") as log:
@@ -95,9 +95,9 @@ class CommandPlugin:
             raise ScenarioError(f"cannot start {self.argv[0]}: {reason_of(error)}") from error
 
     async def stop(self) -> None:
-        """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it does not run.
+        """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it is not running.
 
-        Raises ScenarioError if it ended before, or does not end as it should.
+        Raises ScenarioError if it had exited already, did not end in time, or ended with an error.
         """
         await self.check()
         process, self._process = self._process, None
@@ -117,13 +117,13 @@ class CommandPlugin:
             raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {last_words(self.log)}")
 
     async def kill(self) -> None:
-        """Send SIGKILL to the process group, and wait for the end. No effect if it does not run."""
+        """Send SIGKILL to the process group, and wait for the end. No effect if it is not running."""
         process, self._process = self._process, None
         if process is not None:
             await _kill(process)
 
     async def check(self) -> None:
-        """Raise ScenarioError with the last lines of its output if it ended by itself."""
+        """If the plugin has exited, restart it (`again`) or raise ScenarioError with the last lines of its output."""
         process = self._process
         if process is None or process.returncode is None:
             return
@@ -137,7 +137,7 @@ class CommandPlugin:
 
 
 class VdevRun(CommandPlugin):
-    """`vdev run`."""
+    """`vdev run` as the plugin under test."""
 
     def __init__(self, places: PluginPlaces) -> None:
         argv = (sys.executable, "-m", "vdev", "run", *places.flags())
@@ -145,10 +145,10 @@ class VdevRun(CommandPlugin):
 
 
 async def run_program(argv: Sequence[str], *, environ: Mapping[str, str]) -> tuple[int, bytes]:
-    """Run a program to its end, and kill the rest of its process group. Returns its exit code and its output.
+    """Run a program, and kill the rest of its process group. Returns its exit code and its output.
 
-    The output goes to a file, not a pipe: a background process of the program would keep a pipe open. Raises OSError
-    if the program cannot be started.
+    The output goes to a file, because a background process of the program would keep a pipe open. Raises OSError if the
+    program cannot be started.
     """
     with tempfile.TemporaryFile() as printed:
         process = await _start(argv, printed, environ=environ)
@@ -180,7 +180,7 @@ async def _kill(process: Process) -> None:
 
 
 def last_words(log: Path) -> str:
-    """The last lines of a plugin's output, for a message. Blocks."""
+    """Return the last lines of a plugin's output for a message. Blocks."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         if lines := file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]:

@@ -1,4 +1,4 @@
-"""Reports about scenarios: text for people, JSON lines for programs, and a JUnit file at the end."""
+"""Reports of scenario runs: text, JSON lines, and a JUnit file at the end."""
 
 import json
 import re
@@ -17,25 +17,25 @@ from .scenario import ScenarioFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """The result of a scenario."""
+    """The result of a scenario, for the summary and the JUnit file."""
 
     file: ScenarioFile
     seconds: float
     failure: str  # empty if it passed
     history: Sequence[str]  # the last entries of the journal before the failure
-    remarks: Sequence[str]  # findings that do not count, and checks that were not possible
+    remarks: Sequence[str]  # findings that do not fail it, and skipped checks
     log: Path  # the plugin's output
 
 
 class ScenarioReport:
-    """Prints the events of a run at once, as text or as a JSON object per line, and measures the time of steps."""
+    """Prints the events of a run as they occur, as text or JSON lines, and measures the time of steps."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out
         self._as_json = as_json
 
     def begin(self, file: ScenarioFile) -> None:
-        """A scenario begins, on a new node."""
+        """Report the start of a scenario on a new node."""
         self._file, self._step = file, 1
         self._begun = self._step_begun = time.monotonic()
         title, steps = file.scenario.title, len(file.scenario.steps)
@@ -43,11 +43,11 @@ class ScenarioReport:
         self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
 
     def entry(self, entry: Entry) -> None:
-        """Something happened on the node."""
+        """Report an entry of the node's journal."""
         self._print(None, entry.document)
 
     def step(self, failure: str = "") -> None:
-        """The current step is done, or failed. The next one begins."""
+        """Report the end of the current step. The next step begins."""
         file, number, now = self._file, self._step, time.monotonic()
         seconds = now - self._step_begun
         line, text = file.lines[number - 1]
@@ -60,7 +60,7 @@ class ScenarioReport:
         self._step, self._step_begun = number + 1, now
 
     def end(self, *, failure: str, history: Sequence[str], remarks: Sequence[str], log: Path) -> ScenarioResult:
-        """The scenario ended."""
+        """Report the end of the scenario, and return its result."""
         seconds = time.monotonic() - self._begun
         rows = [f"  ! {remark}" for remark in remarks]
         if failure:
@@ -79,7 +79,7 @@ class ScenarioReport:
         )
 
     def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
-        """All scenarios have ended."""
+        """Report the end of all scenarios."""
         failed = [each.file.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
         played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
@@ -88,7 +88,7 @@ class ScenarioReport:
             self._print(f"not played: {each}")
 
     def _print(self, text: str | None, document: dict[str, Any] | None = None) -> None:
-        """Print one of the two forms; None prints nothing."""
+        """Print the text or the JSON document; None prints nothing."""
         if (line := (document and json.dumps(document)) if self._as_json else text) is not None:
             self._out.write(f"{line}\n")
             self._out.flush()
@@ -101,7 +101,7 @@ _LARGEST_OUTPUT = 100_000  # characters of a plugin's output
 
 
 def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
-    """Write the results in JUnit's format, which CI systems show, with a test case for each scenario.
+    """Write the results in JUnit's format for CI systems, with one test case per scenario.
 
     Blocks. Raises HostError.
     """

@@ -1,4 +1,4 @@
-"""`vdev sim --exec`: plays scenarios with any plugin, each on a new node, and reports the results."""
+"""`vdev sim --exec`: runs scenarios with any plugin, each on a new node, and reports the results."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
 from .scenario import ANY, ScenarioError, ScenarioFile, built_in, find
 
-_HISTORY = 15  # entries of the journal that are shown with a failure
+_HISTORY = 15  # journal entries shown with a failure
 
 
 async def run(
@@ -30,25 +30,26 @@ async def run(
     as_json: bool = False,
     out: TextIO = sys.stdout,
 ) -> int:
-    """Play the scenarios with these names and paths; returns the exit code, 1 if one failed.
+    """Run the scenarios with these names and paths. Returns the exit code, 1 if one failed.
 
-    Without names, it plays all built-in scenarios whose hooks are given. `logs` is the directory for the plugin's
-    output; without it, only that of failures is kept, in a temporary directory. SIGTERM ends it as Ctrl-C does.
+    Without names, it runs all built-in scenarios whose hooks are given. `logs` is the directory for the plugin's
+    output. If it is None, the output goes to a temporary directory that is kept only after a failure. SIGTERM ends the
+    run like Ctrl-C.
 
-    Raises UsageError before anything is started, and HostError for files.
+    Raises UsageError before it starts anything, and HostError for files.
     """
     chosen = await asyncio.to_thread(_choose, node, names)
     report = ScenarioReport(out, as_json=as_json)
     directory = await asyncio.to_thread(_make_logs, logs, chosen)
     results: list[ScenarioResult] = []
     if junit is not None:
-        await asyncio.to_thread(write_junit, junit, results)  # fails now if it cannot be written
+        await asyncio.to_thread(write_junit, junit, results)  # fail early if it is not writable
     try:
         with _ended_by_sigterm():
             for each in chosen:
                 results.append(await _play(each, node, directory / f"{each.name}.log", report))  # noqa: PERF401
     finally:
-        # An interrupted run writes the results so far.
+        # An interrupted run also writes its results.
         if junit is not None:
             await asyncio.to_thread(write_junit, junit, results)
         if logs is None and not any(each.failure for each in results):
@@ -58,7 +59,7 @@ async def run(
 
 
 def describe() -> str:
-    """The built-in scenarios, for people. Blocks."""
+    """Return a description of the built-in scenarios for the command line. Blocks."""
     rows = []
     for each in built_in():
         needs = f" Needs {_flags(each.hooks)}." if each.hooks else ""
@@ -71,7 +72,7 @@ def describe() -> str:
 
 
 def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
-    """The scenarios that are played. Blocks. Raises UsageError if one of them cannot be played."""
+    """Return the scenarios to run. Blocks. Raises UsageError if one of them cannot run."""
     words = dict.fromkeys(PLACEHOLDERS, "")
     program = split_command(node.command, words)[0]
     if shutil.which(program) is None and "{" not in node.command.split()[0]:
@@ -97,7 +98,7 @@ def _suits(file: ScenarioFile, node: NodeOptions) -> bool:
 
 
 def _left_out(node: NodeOptions) -> list[str]:
-    """The built-in scenarios without their hooks. Blocks."""
+    """Return messages about built-in scenarios that do not run because a hook is missing. Blocks."""
     return [
         f"{each.name}, which needs {_flags(each.hooks)}"
         for each in built_in()
@@ -110,7 +111,7 @@ def _flags(hooks: Iterable[str]) -> str:
 
 
 def _problem(file: ScenarioFile, node: NodeOptions) -> str:
-    """Why a scenario cannot be played with a command; empty if it can."""
+    """Return why a scenario cannot run with the command, or an empty text if it can."""
     scenario = file.scenario
     edits = any(step.name == "edit_configuration" for step in scenario.steps)
     if (scenario.configuration or edits) and "{configuration}" not in node.command:
@@ -137,14 +138,14 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
             try:
                 await play(chosen.scenario, node, patience=options.timeout, done=report.step)
             except ScenarioError as failed:
-                of_step = failed.__cause__  # without the number of the step, which is reported already
+                of_step = failed.__cause__  # without the step's number, which is already reported
                 failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
             happened = node.kubelet.journal.history(_HISTORY)
-    except ScenarioError as failed:  # the plugin did not end as it should
+    except ScenarioError as failed:  # the plugin did not stop correctly
         failure = failure or str(failed)
     findings = node.kubelet.findings
     if not failure:
-        failure = "; ".join(str(each) for each in findings if node.counts(each))  # found while the plugin ended
+        failure = "; ".join(str(each) for each in findings if node.counts(each))  # findings while the plugin stopped
     remarks = [str(each) for each in findings if not node.counts(each)]
     if not node.sees_slices and any(ANY in each.slices.values() for each in chosen.scenario.expectations):
         text = "no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"
@@ -153,7 +154,7 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
 
 
 def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:
-    """The directory for the plugin's output, without the files of an earlier run. Blocks. Raises HostError."""
+    """Create the directory for the plugin's output, and remove old logs. Blocks. Raises HostError."""
     if given is None:
         return Path(tempfile.mkdtemp(prefix="vdev-sim-logs-"))
     try:
@@ -167,7 +168,7 @@ def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM cancel this task, so that everything that was started is ended."""
+    """Let SIGTERM cancel this task, so that all started processes are stopped."""
     task = asyncio.current_task()
     assert task is not None
     try:

@@ -1,4 +1,4 @@
-"""The form of scenario files, as pydantic models, and the built-in scenarios. `play` plays them on a node."""
+"""The schema of scenario files (pydantic models), and the built-in scenarios. `play` runs them on a node."""
 
 import difflib
 import operator
@@ -16,17 +16,17 @@ from ...errors import UsageError, VdevError, reason_of
 from ..lint import unknown_code
 from ..objects import yaml_text
 
-# Keys in a scenario that stand for the names which the plugin has registered.
+# Placeholder keys in a scenario for the names that the plugin has registered.
 RESOURCE: Final = "{resource}"
 DRIVER: Final = "{driver}"
 ANY: Final = "any"
 REMEMBERED: Final = "remembered"
-# By key, the comparison of an expected and a seen number, and how a message says it.
+# Comparisons of an expected and a seen number by key, with their words in messages.
 COMPARISONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "atLeast": (operator.le, "at least"),
     "lessThan": (operator.gt, "less than"),
 }
-# What some steps need: a node of a real cluster may lack it.
+# Features that some steps need and that a node of a real cluster may not have.
 Requirement: TypeAlias = Literal[
     "clock", "kubelet", "plugin", "reboot", "reboot-kubelet-first", "dra", "roll", "kill", "hook"
 ]
@@ -34,15 +34,15 @@ _POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "
 
 
 class ScenarioFormatError(UsageError):
-    """A scenario file is invalid; the text says where."""
+    """A scenario file is invalid. The text has the place of the error."""
 
 
 class ScenarioError(VdevError):
-    """A scenario failed; the text has the difference from the expectation."""
+    """A scenario failed. The text has the difference from the expectation."""
 
 
 def _number(value: Any) -> Any:
-    """A number, `remembered`, or a comparison with one of them."""
+    """Check for a number, `remembered`, or a comparison with one of them."""
     number = value
     if isinstance(value, Mapping) and len(value) == 1 and value.keys() <= COMPARISONS.keys():
         (number,) = value.values()
@@ -52,19 +52,19 @@ def _number(value: Any) -> Any:
 
 
 def _count(value: Any) -> Any:
-    """A number, or a comparison with one."""
+    """Check for a number, or a comparison with a number."""
     if REMEMBERED in (value.values() if isinstance(value, Mapping) else [value]):
         raise ValueError("only numbers of the node are remembered")
     return _number(value)
 
 
 def _both(value: Any) -> Any:
-    """`remembered` alone means both numbers of a resource."""
+    """Expand `remembered` to both numbers of a resource."""
     return {"capacity": REMEMBERED, "allocatable": REMEMBERED} if value == REMEMBERED else value
 
 
 def _codes(value: Any) -> frozenset[str]:
-    """The codes of forbidden warnings."""
+    """Parse the codes of forbidden warnings."""
     if value == "none":
         return frozenset()
     if not isinstance(value, list):
@@ -99,14 +99,14 @@ class _Form(BaseModel):
 
 
 class NodeNumbers(_Form):
-    """Numbers of a resource in the node status."""
+    """The expected numbers of a resource in the node status."""
 
     capacity: Annotated[Any, AfterValidator(_number)]
     allocatable: Annotated[Any, AfterValidator(_number)]
 
 
 class ContainerExpectation(_Form):
-    """An expectation of a container."""
+    """The expected status of a container. Keys that are not set are not compared."""
 
     devices: Any = None
     device_counts: Any = None
@@ -121,7 +121,7 @@ class ContainerExpectation(_Form):
 
 
 class PodExpectation(_Form):
-    """An expectation of a pod."""
+    """The expected status of a pod. Keys that are not set are not compared."""
 
     phase: Any = None
     reason: Any = None
@@ -132,29 +132,29 @@ class PodExpectation(_Form):
 
 
 class Expect(_Form):
-    """An expectation: all of it must be true at one moment, and then stay true for `stays` seconds.
+    """An expectation. All of it must be true at the same time, and then stay true for `stays` seconds.
 
-    A text may be `{matches: pattern}`, and a key `{resource}` or `{driver}`.
+    A text may be `{matches: pattern}`. A key may be `{resource}` or `{driver}`.
     """
 
     node: dict[str, Annotated[NodeNumbers, BeforeValidator(_both)]] = {}
     pods: dict[str, PodExpectation | None] = {}  # None: the pod must not exist
     registrations: dict[str, Annotated[Any, AfterValidator(_count)]] = {}
-    unhealthy: dict[str, dict[str, Any]] = {}  # by resource and device id, why the plugin reports it as Unhealthy
-    findings: Annotated[Any, AfterValidator(_codes)] = None  # codes of forbidden warnings; None: all is allowed
-    slices: dict[str, list[str] | Literal["any"] | None] = {}  # by driver, its devices; None: it must have no slice
-    claims: dict[str, list[Any] | None] = {}  # by name, the allocated devices; None: no such claim
+    unhealthy: dict[str, dict[str, Any]] = {}  # reasons of Unhealthy devices by resource and device id
+    findings: Annotated[Any, AfterValidator(_codes)] = None  # codes of forbidden warnings; None allows all
+    slices: dict[str, list[str] | Literal["any"] | None] = {}  # devices by driver; None: it must have no slice
+    claims: dict[str, list[Any] | None] = {}  # allocated devices by name; None: no such claim
     drivers: dict[str, Annotated[Any, AfterValidator(_count)]] = {}  # the number of connected instances
     stays: float = Field(default=0, ge=0)
 
     @property
     def document(self) -> dict[str, Any]:
-        """The expectation as in the file, with the keys that are given there."""
+        """The expectation with only the keys in the file."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class ObjectName(_Form):
-    """Names an object of the API server."""
+    """Identifies an object of the API server."""
 
     kind: str
     name: str
@@ -162,7 +162,7 @@ class ObjectName(_Form):
 
 
 class Step(_Form):
-    """One step: exactly one of these keys is given. A node does it in the method of that name."""
+    """A step with exactly one of these keys. The node executes it in the method of that name."""
 
     expect: Expect = Expect()
     remember: None = None
@@ -194,7 +194,7 @@ class Step(_Form):
 
     @property
     def name(self) -> str:
-        """The step's key, as a name in Python."""
+        """The step's key in snake_case."""
         (name,) = self.model_fields_set
         return name
 
@@ -213,7 +213,7 @@ class Scenario(_Form):
     pods: dict[str, Annotated[dict[str, Any], AfterValidator(_pod)]] = {}  # manifests by name
     objects: list[Annotated[dict[str, Any], AfterValidator(_object)]] = []  # created before the plugin starts
     requires: frozenset[Requirement] = frozenset()
-    # By device id, the pieces of hardware that it stands for. No two pods may ever hold the same piece.
+    # Pieces of hardware by device id. No two pods may hold the same piece at any time.
     hardware: dict[str, list[str]] = {}
 
     @model_validator(mode="after")
@@ -230,13 +230,13 @@ class Scenario(_Form):
         return [step.value for step in self.steps if step.name == "expect"]
 
     def manifest(self, pod: str) -> dict[str, Any]:
-        """The manifest of a pod, with its name."""
+        """Return the manifest of a pod with its name."""
         manifest = self.pods[pod]
         return {**manifest, "metadata": {**(manifest.get("metadata") or {}), "name": pod}}
 
 
 def parse(document: Any) -> Scenario:
-    """Check the YAML document of a scenario. Raises ScenarioFormatError with all errors."""
+    """Validate the document of a scenario. Raises ScenarioFormatError with all errors."""
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
@@ -262,7 +262,7 @@ NAMES = (
     "health",
     "dra-registration",
 )
-"""The built-in scenarios, in the order in which they are played."""
+"""The built-in scenarios, in the order in which they run."""
 
 _DIRECTORY = Path(__file__).parent / "files"
 _LONGEST_STEP = 160  # characters of a step's text in a report
@@ -270,26 +270,26 @@ _LONGEST_STEP = 160  # characters of a step's text in a report
 
 @dataclass(frozen=True, slots=True)
 class ScenarioFile:
-    """A scenario with its name and its file."""
+    """A scenario with its name, its path and the text of its steps."""
 
     name: str
     path: Path
     scenario: Scenario
-    lines: list[tuple[int, str]]  # of each step: its line in the file, and its text
+    lines: list[tuple[int, str]]  # line number and text of each step
 
     @property
     def hooks(self) -> list[str]:
-        """The names of its hooks, without repetition."""
+        """The distinct names of the hooks that its steps run."""
         return list(dict.fromkeys(step.value for step in self.scenario.steps if step.name == "hook"))
 
     @property
     def is_dra(self) -> bool:
-        """Whether it tests a DRA driver."""
+        """Whether the scenario tests a DRA driver."""
         return "dra" in self.scenario.requires
 
 
 def find(name: str) -> ScenarioFile:
-    """A built-in scenario by its name, or a file by its path. Blocks. Raises UsageError."""
+    """Load a built-in scenario by name, or a file by path. Blocks. Raises UsageError."""
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
         near = difflib.get_close_matches(name, NAMES, n=1)
@@ -299,7 +299,7 @@ def find(name: str) -> ScenarioFile:
 
 
 def built_in() -> list[ScenarioFile]:
-    """The built-in scenarios. Blocks."""
+    """Load the built-in scenarios. Blocks."""
     return [find(name) for name in NAMES]
 
 
@@ -315,7 +315,7 @@ def load(path: Path) -> Scenario:
 
 
 def _step_lines(text: str) -> list[tuple[int, str]]:
-    """The line of each step in a valid file, and its text as one line."""
+    """Return the line number of each step in a valid file, and its text as one line."""
     tree = yaml.compose(text, yaml.SafeLoader)
     assert tree is not None  # the file is valid
     (steps,) = (value for key, value in tree.value if key.value == "steps")
