@@ -147,9 +147,11 @@ class RuleStore:
         names = [rule.name for rule in new]
         if not names:
             raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
-        for name in names:
-            if name in self.rules and name not in self._live:
-                raise UsageError(_taken(name, self.rules[name].source))
+        for rule in new:
+            if self._void is not None and (why := self._void(rule)):
+                raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
+            if rule.name in self.rules and rule.name not in self._live:
+                raise UsageError(_taken(rule.name, self.rules[rule.name].source))
         self._live |= {rule.name: rule for rule in new}
         self._load()
         return names

@@ -28,7 +28,6 @@ from ..dra.slice_applier import ResourceSlices
 from ..errors import ApiServerError, ConfigError, UsageError
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
-from ..faults.rules import FaultRule
 from ..hostfs.watch import Watcher
 from ..kube.api import Api
 from ..kube.errors import ApiCall, Unreachable
@@ -155,7 +154,7 @@ class Fleet:
         self._rules = RuleStore(
             lambda: {name: member.engine for name, member in self.members.items()},
             options.timing.clock,
-            self._parse_rules,
+            lambda text, name: config.load_rules(text, name, self._spec),
             owner="this controller",
             allowed=options.fault_injection,
             void=scope.without_effect,
@@ -168,7 +167,7 @@ class Fleet:
         """Put a configuration in force."""
         self.refused = ()
         spec = spec_for_fleet(loaded.spec)
-        virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
+        virtual = tuple(entry for entry in spec.entries if entry.virtual is not None)
         self._spec = spec.model_copy(update={"entries": virtual})
         without_effect = tuple(scope.warnings(spec))
         for each in without_effect:
@@ -181,14 +180,6 @@ class Fleet:
             self._came.setdefault(name, now)
         self._due.add_all((*self.scope.made, *self.cluster.nodes))
         self._read = loaded.spec
-
-    def _parse_rules(self, text: str, name: str) -> tuple[FaultRule, ...]:
-        """Read rules of a command. Raises ConfigError, and UsageError for a rule that has no effect in a fleet."""
-        found = config.load_rules(text, name, self._spec)
-        for rule in found:
-            if why := scope.without_effect(rule):
-                raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
-        return found
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
@@ -238,13 +229,12 @@ class Fleet:
         """The number of write requests since the start."""
         return self._api.writes
 
-    async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
+    async def run(self, *, until: Callable[[], Awaitable[object]]) -> None:
         """Reconcile the nodes with the file, until cancelled or until `until` returns."""
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(), name="fleet")
-            if until is not None:
-                await until()
-                work.cancel()  # not awaited: a sync may wait for a server that does not answer
+            await until()
+            work.cancel()  # not awaited: a sync may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:

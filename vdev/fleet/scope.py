@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dra.published_devices import NO_POOLS
-from ..faults.effects import ApiFaults, ApiResource, ApiVerb
+from ..faults.effects import ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
-from ..model.entry import Entry
 from ..model.fleet import AT_ONCE, Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -147,29 +146,22 @@ def without_effect(rule: FaultRule) -> str:
     """Why the rule has no effect on nodes without a kubelet; empty if it has one."""
     if rule.start is Start.FILE:
         return "it waits for a file of its node, and a node without a kubelet has none"
-    if rule.api is not None and not _concerns_writes(rule.api):
-        return "one controller reads for all nodes, so only writes can fail for some of them"
+    # Only writes about the nodes can fail. The status of claims is written by DRA drivers only.
+    if (api := rule.api) is not None:
+        has_writes = not api.of_verbs or not _WRITES.isdisjoint(api.of_verbs)
+        if not has_writes or api.resources == (ApiResource.RESOURCE_CLAIMS_STATUS,):
+            return "one controller reads for all nodes, so only writes can fail for some of them"
     return "no kubelet, plugin or container runs there" if rule.traits.of_kubelet else ""
-
-
-def is_real(entry: Entry) -> bool:
-    """Whether its devices are devices of a host."""
-    return entry.virtual is None
 
 
 def warnings(spec: Spec) -> Iterator[Problem]:
     """Warnings about settings that have no effect in a fleet."""
-    for entry in filter(is_real, spec.entries):
-        message = f"the devices of {entry.name} are real, and a node without a kubelet has none of them"
-        yield warning(entry.where, message)
+    for entry in spec.entries:
+        if entry.virtual is None:
+            message = f"the devices of {entry.name} are real, and a node without a kubelet has none of them"
+            yield warning(entry.where, message)
     for rule in spec.faults.rules:
         if why := without_effect(rule):
             yield warning(rule.where, f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
     if spec.faults.kernel_log and any(rule.kind == DEVICE for rule in spec.faults.rules):
         yield warning("faults.kernelLog", "nothing is written to it in a fleet: its nodes have no kernel")
-
-
-def _concerns_writes(failure: ApiFaults) -> bool:
-    """Whether writes of the fleet can fail by it. The status of claims is written by DRA drivers only."""
-    writes = not failure.of_verbs or not _WRITES.isdisjoint(failure.of_verbs)
-    return writes and failure.resources != (ApiResource.RESOURCE_CLAIMS_STATUS,)
