@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
         common.complain(warnings(loaded.spec))
         scope = Scope(loaded.spec.fleet, name=args.name, selector=selector)
-        print(dry_run.text(loaded, scope, as_json=args.output == "json"), end="")
+        print(dry_run.text(loaded.spec, scope, as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ..fleet.controller import Fleet, Options

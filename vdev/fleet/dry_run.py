@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from ..config import Loaded
 from ..dra import slices
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
@@ -16,12 +15,12 @@ from .scope import MadeNode, Scope
 Document = Mapping[str, Any]
 
 
-def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
+def text(spec: Spec, scope: Scope, *, as_json: bool) -> str:
     """The objects of all Nodes that the file makes, as YAML documents or as a list in JSON.
 
     Existing Nodes that the file selects are not included, because they are not known.
     """
-    found = objects(loaded.spec, scope)
+    found = objects(spec, scope)
     if as_json:
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(found)}, indent=2) + "\n"
     return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False, width=160)}" for each in found)
