@@ -53,7 +53,8 @@ class PodNotes(Writer):
             for slot in resource.slots
             if not slot.health.healthy
         )
-        self._is_due.set()
+        if assigned.devices or assigned.rejected:
+            self._is_due.set()
 
     async def _write_due(self) -> None:
         assigned, rejects = self._assigned, self._rejects  # `update` may replace them during a request
@@ -71,12 +72,11 @@ class PodNotes(Writer):
                 self._reported.add((uid, rejects))
         self._reported = {each for each in self._reported if each[0] in assigned.rejected}
 
-    def _statuses(self, pod: Pod, devices: Devices) -> tuple[Document, ...]:
-        """The statuses that the containers need."""
-        return tuple(self._status(each, devices, pod) for each in pod.statuses)
-
     def _status(self, status: Document, devices: Devices, pod: Pod) -> Document:
-        """Main containers have device health, init containers and sidecars do not (source: kubelet, status_manager)."""
+        """The status that a container needs.
+
+        Main containers have device health, init containers and sidecars do not (source: kubelet, status_manager).
+        """
         name = str(status.get("name"))
         is_main = any(each.name == name and each.role is Role.MAIN for each in pod.containers)
         of = devices.get(name) if is_main else None
@@ -102,7 +102,7 @@ class PodNotes(Writer):
             noted = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
             self._cluster.pods.wrote(await self._api.patch(PODS, pod.name, noted, namespace=pod.namespace))
             pod = self._cluster.pods_of(self._node).get(pod.uid, pod)
-        statuses = self._statuses(pod, devices)
+        statuses = tuple(self._status(each, devices, pod) for each in pod.statuses)
         if statuses != pod.statuses:
             change = {
                 "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
