@@ -250,14 +250,13 @@ class RuleStore:
         here = {} if why else {node: run for node, run in runs.items() if run.live}
         active = {node: run for node, run in here.items() if run.active}
         changes_at = earliest(run.changes_at for run in here.values())
-        now = next((each.clock.now() for each in engines.values()), 0.0)
         injected = sum((run.injections for run in runs.values()), Counter[str]())
         document = {
             "name": rule.name,
             "kind": rule.kind,
             "source": loaded.source,
             "where": rule.where,
-            "changesIn": None if changes_at is None else round(max(0.0, changes_at - now), 3),
+            "changesIn": None if changes_at is None else round(max(0.0, changes_at - self._clock.now()), 3),
             "injected": injected.total(),
             "injectedIn": dict(sorted(injected.items())),
             "what": words(rule),
