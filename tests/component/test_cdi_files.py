@@ -1,7 +1,9 @@
 """The lifecycle of CDI specification files: when they are written, kept for pods, and removed."""
 
 import contextlib
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +116,22 @@ async def test_names_of_pods_stay_after_a_change_of_the_strategy(kubelet, start_
     await becomes(kubelet, agent, {"npu": ["acme-0", "acme-1"]})
     await kubelet.delete_pod("one")
     await becomes(kubelet, agent, {})
+
+
+async def test_a_file_that_cannot_be_removed(kubelet, start_agent, monkeypatch):
+    """It is a problem in the status, and is removed as soon as that is possible."""
+    agent = await start_agent(NPU % (CRI, 1))
+    await becomes(kubelet, agent, {"npu": ["acme-0", "all"]})
+    unlink = Path.unlink
+
+    def fails(path, missing_ok=False):
+        if path.name == FILE:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fails)
+    agent.edit(NPU % ("", 1))
+    await kubelet.wait_until(lambda: "cannot remove" in agent.agent.cdi.trouble, what="the problem")
+    monkeypatch.undo()
+    await becomes(kubelet, agent, {})
+    assert "" == agent.agent.cdi.trouble

@@ -62,6 +62,10 @@ async def test_device_set_and_clear(agent, vdev, shows):
     assert ("acme-0", "XID 79", "device:acme-0") == (sick["id"], sick["reason"], sick["injected"])
     assert 0 == (await vdev("device", "clear", "acme-0"))[0]
     await shows(NPU, 4, 4)
+    for several in ("acme", "acme/0-1"):
+        code, said = await vdev("device", "set", several, "--health", "Unhealthy")
+        assert 2 == code
+        assert "devices; give the id of one, or <entry>/<index>" in said
 
 
 def complaints(agent):

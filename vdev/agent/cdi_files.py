@@ -6,7 +6,7 @@ at once, but not again before a pause.
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
     def __init__(self, directory: Path, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
-        self._documents: Sequence[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
+        self._documents: list[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
         self._texts: dict[str, bytes] = {}  # the text that was read or written last, by file name
         self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
@@ -78,6 +78,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
         self, plan: DesiredState, wanted: Mapping[_Name, _Device], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
+        before = {cdi.file_name(each["kind"]): each for each in self._documents or ()}
         documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept) if kept else plan.cdi
         self._documents = list(documents.values())
         texts: dict[str, bytes] = {}
@@ -86,14 +87,16 @@ class CdiFiles(HostFiles[_Name, _Device]):
             fault = plan.observed.cdi_faults.get(name)
             if fault != "missing":
                 texts[name] = text[: len(text) // 2] if fault == "broken" else text
+        failed: dict[_Name, str] = {}
         for name in self._texts.keys() - texts.keys():
-            self._remove(name)
+            if (reason := self._remove(name)) and name in before:
+                self._documents.append(before[name])
+                failed |= dict.fromkeys(_devices([before[name]]), reason)
         if texts:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
             except OSError as cause:
                 raise HostError(f"cannot make the CDI directory {self.directory}: {cause.strerror}") from cause
-        failed: dict[_Name, str] = {}
         for kind, document in documents.items():
             file = cdi.file_name(kind)
             if file in texts and (reason := self._write(file, texts[file])):
@@ -142,16 +145,16 @@ class CdiFiles(HostFiles[_Name, _Device]):
         log.info("CDI specification written", file=str(path))
         return ""
 
-    def _remove(self, name: str) -> None:
-        """Remove a file; if that fails, it is tried again with the next plan."""
+    def _remove(self, name: str) -> str:
+        """Remove a file; return why that failed, or the empty string."""
         path = self.directory / name
         try:
             path.unlink(missing_ok=True)
         except OSError as cause:
-            log.warning("CDI specification not removed", file=str(path), reason=cause.strerror)
-            return
+            return f"cannot remove {path}, which nothing needs any more: {cause.strerror}"
         log.info("CDI specification removed", file=str(path))
         del self._texts[name]
+        return ""
 
 
 def _devices(documents: Iterable[cdi.Document]) -> dict[_Name, _Device]:

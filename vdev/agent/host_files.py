@@ -66,7 +66,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
     ) -> Mapping[Name, str]:
         """Make or repair what is wanted, leave what is `kept`, and remove what is `gone`; blocks.
 
-        Returns why something could not be made. Raises HostError if nothing could.
+        Returns why something could not be made or removed. Raises HostError if nothing could.
         """
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
@@ -101,8 +101,10 @@ class HostFiles(Applier, Generic[Name, Wanted]):
                 kept = left
                 if left and plan.observed.in_use.is_complete:
                     kept = left.intersection(self.in_use(left, plan))
-                failed = self.make(plan, wanted, kept, left - kept)
-                self._left = kept
+                gone = left - kept
+                failed = self.make(plan, wanted, kept, gone)
+                # What could not be removed is left, too.
+                self._left = frozenset(self.present(wanted)) - wanted.keys() if gone else kept
             except HostError as cause:
                 failed = dict.fromkeys(wanted, str(cause))
             for reason in sorted(set(failed.values()) - set(self.failed.values())):

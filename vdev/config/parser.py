@@ -235,6 +235,8 @@ def _key(node: yaml.Node, place: Place) -> str:
         raise refusal(place, "a key must be a string, not a list or a mapping")
     if node.tag == _NULL_TAG:
         raise refusal(place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+    if "\0" in node.value:
+        raise refusal(place, "a key has a NUL character (\\0)")
     return str(node.value)  # even if YAML would read a number or a boolean
 
 

@@ -211,11 +211,15 @@ class RuleStore:
             **({"for": _text(request, "for")} if request.get("for") else {}),
         }
         (new,) = self._parse(json.dumps(rule), "<live>")
-        nodes = [
-            each
-            for each, engine in self._engines().items()
-            if node in ("", each) and select(new, engine.inventory, Dice(new.seed, each))
-        ]
+        nodes = []
+        for each, engine in self._engines().items():
+            found = select(new, engine.inventory, Dice(new.seed, each)) if node in ("", each) else ()
+            offered = engine.inventory.everything
+            devices = {offered[resource].by_id[slot].device.raw.id for resource, slot in found}
+            if len(devices) > 1:
+                raise UsageError(f"{device!r} is {len(devices)} devices; give the id of one, or <entry>/<index>")
+            if devices:
+                nodes.append(each)
         if len(nodes) > 1:
             raise UsageError(f"{len(nodes)} nodes have a device {device!r}; say which with --node")
         if not nodes:

@@ -151,6 +151,7 @@ def test_errors_in_an_entry(subtests):
             "glob: [/dev/null, /dev/zero]",
             "glob[0]: expected a mapping, got the string '/dev/null'; in a list, write {path: ",
         ),
+        ('virtual: {}\n    container: {env: {"A\\0": x}}', "f:5:23: a key has a NUL character"),
         ('virtual: {}\n    container: {env: {A: "x\\0y"}}', "f:5:26: devices[0].container.env.A: the text has a NUL"),
         (
             "virtual: {}\n    container: {mounts: [{hostPath: /a, containerPath: /}]}",
