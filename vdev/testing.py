@@ -209,7 +209,7 @@ class BlockingKubelet:
 class Agent:
     """A `vdev run` process. Its methods are awaited."""
 
-    def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet | Kubelet) -> None:
+    def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet) -> None:
         self._places = places
         self._kubelet = kubelet
         self._process = VdevRun(places)

@@ -60,7 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the response; 2 for a wrong configuration or an unknown resource, 1 if the allocation is refused."""
     if args.claim is not None:
-        return _of_claims(args)
+        from . import allocate_claims
+
+        if args.ids or args.size is not None or args.all_strategies:
+            raise UsageError(
+                "ids, --size and --all-strategies go with --resource; the requests of a claim say what it wants"
+            )
+        return allocate_claims.run(args)
     files, ids = _split(args.files, args.ids)
     seen = plan.preview(files, options.read(args))
     if common.exit_code(seen.problems):
@@ -69,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if resource is None:
         known = ", ".join(seen.plan.devices.resources) or "nothing"
         hint = did_you_mean(args.resource, seen.plan.devices.resources)
-        common.complain(seen.notices)
+        common.complain(seen.problems)
         raise UsageError(
             f"node {seen.node} does not advertise {args.resource!r}; "
             + f"{hint} " * bool(hint)
@@ -91,24 +97,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_claims(args: argparse.Namespace) -> int:
-    from . import allocate_claims
-
-    if args.ids or args.size is not None or args.all_strategies:
-        raise UsageError(
-            "ids, --size and --all-strategies go with --resource; the requests of a claim say what it wants"
-        )
-    return allocate_claims.run(args)
-
-
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
     """Split the arguments into files and ids. An argument is a file if it exists or has the suffix of one."""
-    files = [each for each in arguments if _is_file(each)] or arguments[:1]
+    suffixes = (".yaml", ".yml", ".json")
+    # Path.exists raises for some ids.
+    files = [each for each in arguments if os.path.exists(each) or each.suffix in suffixes] or arguments[:1]
     return files, [*(str(each) for each in arguments if each not in files), *ids]
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # Path.exists raises for some ids
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:

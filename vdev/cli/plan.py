@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(common.pair(each, "--label", "nvidia.com/mig.config=all-balanced") for each in args.label)
     new = preview(args.files, chosen, labels)
     old = preview(args.against, chosen, labels) if args.against else None
-    problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
+    problems = (*new.problems, *(errors(old.problems) if old else ()))
     changes = _changes(old, new) if old else {}
     files = [str(each) for each in new.files]
     from_directory = any(os.path.isdir(each) for each in args.files)
@@ -93,7 +93,6 @@ class Preview:
     files: Sequence[Path]  # those of the node
     found: Mapping[str, discovery.Found]  # by entry, also the candidates that do not match
     problems: tuple[Problem, ...]
-    notices: tuple[Problem, ...] = ()  # worth knowing, and not wrong
     refused: bool = False  # a running plugin would refuse the files; this is the part without errors
 
     @property
@@ -154,9 +153,9 @@ def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: 
         for label in node_labels
         if label not in choices and label not in file_choice.LABELS
     ]
-    problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     notices = (*loaded.notices(), *_of_other_nodes(spec, node))
-    return Preview(plan, files, found, problems, notices, refused)
+    problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels, *notices)))
+    return Preview(plan, files, found, problems, refused)
 
 
 def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
 from . import common
@@ -66,10 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="output format; json is one object per line [default: text]",
     )
-    _add_exec(parser.add_argument_group("scenarios with any plugin"))
 
-
-def _add_exec(group: Any) -> None:
+    group = parser.add_argument_group("scenarios with any plugin")
     group.add_argument("--exec", metavar="COMMAND", help="start this plugin, and play scenarios with it")
     group.add_argument(
         "--scenario",
