@@ -1,7 +1,6 @@
-"""What a fault rule can do: the models of a rule's keys, which the plugin also acts by.
+"""The effects of fault rules: models of the keys that say what a rule does. `rules` has the keys for where and when.
 
-Where and when it does so is in `rules`. Faults of devices are applied by the planner, the others by the code that asks
-`engine` through its hooks.
+The planner applies faults of devices. Other faults are applied by the code that calls the hooks of `engine`.
 """
 
 import re
@@ -83,7 +82,7 @@ _HUNDRED = 100
 
 
 def _part(value: object) -> object:
-    """A fraction: 0.1 or 10%."""
+    """Parse a fraction: 0.1 or 10%."""
     found = _PERCENT.fullmatch(str(value)) if isinstance(value, (str, int, float)) else None
     if found is None or isinstance(value, bool):
         refuse(f"expected a fraction, got {described(value)}", "such as 10% or 0.1")
@@ -344,7 +343,7 @@ class ConditionFault(Section):
     """The message, a sentence. Default: names the rule."""
 
     def with_message(self, rule: str) -> Self:
-        """The condition with its message, which names the rule by default."""
+        """Return the condition with a message. The default message names the rule."""
         return self if self.message else self.model_copy(update={"message": f"the fault rule {rule!r} says so"})
 
 
@@ -414,7 +413,7 @@ class ApiFaults(Section):
 
     @property
     def after(self) -> int | None:
-        """Seconds that the answer asks to wait."""
+        """The seconds of the answer's Retry-After header, or None."""
         return None if self.retry_after is None else int(self.retry_after)
 
     @property
@@ -428,7 +427,7 @@ class ApiFaults(Section):
 
     @property
     def ends_watches(self) -> bool:
-        """Whether an open watch must end, because it could not start now."""
+        """Whether open watches must end, because a new watch would fail."""
         return any(self.concerns(ApiVerb.WATCH, each) for each in _WATCHED)
 
 

@@ -1,7 +1,7 @@
-"""All fault rules: of the configuration, of files in the fault directory, and of `vdev fault` (`live`); the commands.
+"""Fault rules of all sources: the configuration, files in the fault directory, and `vdev fault` (`live`).
 
-They are for the engine of one node, or for those of all nodes of a fleet. The times of a rule count from the same
-moment on all nodes, no matter when a node appeared.
+The rules are for the engine of one node, or for the engines of all nodes of a fleet. The times of a rule count from the
+same moment on all nodes, no matter when a node was created.
 
 Each file is a source. The rules of a file end when it is removed. A file with errors, or a directory that cannot be
 listed, is reported and changes nothing. A missing directory counts as empty.
@@ -43,7 +43,7 @@ Command = Callable[[Request], Any]
 
 
 class RuleStore:
-    """The rules of all sources, in force on the nodes of these engines. `rules` has them by name."""
+    """Loads the rules of all sources into engines, and answers commands. `rules` has the rules by name."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class RuleStore:
         clock: Clock,
         parse: Parse,  # checks rules against the configuration
         *,
-        owner: str = "this plugin",  # the process, for refusals
+        owner: str = "this plugin",  # the name of the process in errors
         allowed: bool = True,  # whether commands may change the rules
         directory: Path | None = None,  # the fault directory
         void: Callable[[FaultRule], str] | None = None,  # for a fleet: why a rule has no effect on any node
@@ -68,11 +68,11 @@ class RuleStore:
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
-        self._problems: tuple[Problem, ...] = ()  # of the files' texts
+        self._problems: tuple[Problem, ...] = ()  # errors in files
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Rules whose name another source has, and errors of files. Other threads may read it while files change."""
+        """Rules with a name of another source, and errors in files. Other threads may read it while files change."""
         loaded = self.rules
         taken = (
             error(rule.where, _taken(rule.name, owner))
@@ -96,9 +96,9 @@ class RuleStore:
             engine.load(self.rules)
 
     def _collect(self) -> None:
-        """Collect the rules of all sources. New and changed ones begin; the others go on.
+        """Collect the rules of all sources. New and changed rules start; the others continue.
 
-        Of two rules with one name, the first one counts.
+        If several rules have the same name, the first one counts.
         """
         now: dict[str, LoadedRule] = {}
         for source, rules in {CONFIGURATION: self._configured, **self._files, LIVE: self._live.values()}.items():
@@ -108,7 +108,7 @@ class RuleStore:
                 known = self.rules.get(rule.name)
                 if known is None or known.rule != rule or known.rule.seed != rule.seed:
                     known = LoadedRule(rule, source, self._clock.now())
-                known.rule, known.source = rule, source  # the rule may be equal and have another place in its file
+                known.rule, known.source = rule, source  # an equal rule may have another place in its file
                 now[rule.name] = known
         self.rules = now
         self._live = {name: rule for name, rule in self._live.items() if now[name].source == LIVE}
@@ -117,7 +117,7 @@ class RuleStore:
 
     @property
     def commands(self) -> dict[str, Command]:
-        """The answers to `vdev fault` and `vdev device` on the control socket. All but the list need permission.
+        """The handlers of `vdev fault` and `vdev device` on the control socket. All except `list` need permission.
 
         They raise UsageError, and ConfigError for a text that is not a rule.
         """
@@ -225,7 +225,7 @@ class RuleStore:
         if not nodes:
             raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
         if name in self._live:
-            self.clear(name)  # an equal rule starts again
+            self.clear(name)  # otherwise an equal rule would continue
         return {"added": self.add([new])}
 
     def _clear_device(self, request: Request) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class RuleStore:
             source = f"file {path.name}"
             try:
                 text = HostRoot().read_text(str(path), limit=_LIMIT)
-                if text is not None:  # else it is gone
+                if text is not None:  # None: it was removed
                     files[source] = self._parse(text, str(path))
             except HostError as failed:
                 problems.append(error(str(path), str(failed)))
@@ -315,9 +315,9 @@ def _taken(name: str, owner: str) -> str:
 
 
 def _device(request: Request) -> tuple[str, str, str]:
-    """The device and the node of a request of `vdev device`, and the name of the rule that sets the device's health.
+    """Return the device and the node of a `vdev device` request, and the name of the rule that sets the health.
 
-    In the name, the fingerprint of a long node name, which clouds have, replaces it. Raises UsageError.
+    In that name, a long node name, as in clouds, is replaced by its fingerprint. Raises UsageError.
     """
     device, node = _text(request, "id"), str(request.get("node") or "")
     name = f"device:{node}/{device}" if node else f"device:{device}"
@@ -337,7 +337,7 @@ def _state(run: RuleRun) -> str:
 
 
 def _text(request: Request, key: str) -> str:
-    """The text of a required key. Raises UsageError."""
+    """Return the text of a required key. Raises UsageError."""
     value = request.get(key)
     if not isinstance(value, str):
         raise UsageError(f"the request needs a text {key!r}")

@@ -1,6 +1,6 @@
 """Fault rules, the section `faults` of the file: which effect, on which devices and nodes, and when.
 
-What a rule can do is in `effects`. `schedule` decides when a rule is active, and `targets` which devices it selects.
+`effects` has the models of effects. `schedule` decides when a rule is active, and `targets` which devices it selects.
 """
 
 import json
@@ -49,7 +49,7 @@ _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3,
 
 
 def _reference_problem(item: object) -> str:
-    """Why an item cannot refer to a device, or the empty string."""
+    """Return why an item is not a reference to devices, or the empty string."""
     if not isinstance(item, str) or isinstance(item, Plain):
         return f"expected a string, got {described(item)}"
     if _REFERENCE.fullmatch(item):
@@ -61,7 +61,7 @@ _ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, Constrain
 
 
 def _select_of(value: object) -> "Select":
-    """A list of references, or a single one."""
+    """Convert a list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items:
         refuse("the list is empty, so the rule can never take effect", "name a device, or leave the key out")
@@ -109,7 +109,7 @@ class Select(Section):
     """Only this fraction of the devices, at least one, chosen at random by the seed."""
 
     def alternatives(self, entries: Collection[str]) -> "tuple[Select, ...]":
-        """The conditions, with one set for each name; a device must meet all of one set.
+        """Return a set of conditions for each name. A device must meet all conditions of one set.
 
         `entries` are the names of all entries.
         """
@@ -117,7 +117,7 @@ class Select(Section):
 
     @property
     def of_partitions(self) -> bool:
-        """Whether devices are partitions, if there are any, and not whole devices."""
+        """Whether partitions are selected, if there are any, instead of whole devices."""
         return bool(self.profile or self.resource) or any(":" in each for each in self.index)
 
     def has_index(self, device: Device) -> bool:
@@ -131,7 +131,7 @@ class Select(Section):
 
 
 def _reference(name: str, entries: Collection[str]) -> Select:
-    """The conditions of a reference: `<entry>/<index>`, `<entry>` or a device id."""
+    """Return the conditions of a reference: `<entry>/<index>`, `<entry>` or a device id."""
     entry, slash, index = name.partition("/")
     if slash:
         return Select.model_construct(entry=entry, index=() if index == "*" else (index,))
@@ -192,7 +192,7 @@ class Traits:
     of_drivers: bool = False  # `resource` names DRA drivers
     is_momentary: bool = False  # happens at its beginning and has no duration
     counts_calls: bool = False  # `nth` and `probability` are about calls or requests, not about repetitions
-    counts_beginnings: bool = False  # counted when the fault begins; other kinds are counted per effect
+    counts_beginnings: bool = False  # counted once when the fault begins; other kinds are counted per effect
 
 
 KINDS: Mapping[str, Traits] = {
@@ -317,7 +317,7 @@ class FaultRule(Placed):
     _seed: int = PrivateAttr(0)  # does not count in comparisons
 
     def seeded(self, seed: int) -> Self:
-        """The rule in a section with this seed."""
+        """Return the rule as part of a section with this seed."""
         return self.with_private(_seed=seed)
 
     @property
@@ -326,7 +326,7 @@ class FaultRule(Placed):
 
     @property
     def kind(self) -> str:
-        """Its kind, one of KINDS."""
+        """The kind of the effect, a key of KINDS."""
         values = self.by_key
         effect = next(key for key in EFFECTS if values[key])
         return DEVICE if effect in OF_DEVICES else effect
@@ -347,7 +347,7 @@ class FaultRule(Placed):
 
     @property
     def verdict(self) -> Health | None:
-        """The health that the devices get, or None if it does not change."""
+        """The health that the devices get, or None if the rule does not change it."""
         if self.flap is not None:
             return Health(False, self.reason or DRILL, self.name)
         if self.health is None and (self.xid is None or self.xid in APPLICATION_ERRORS):
@@ -358,7 +358,7 @@ class FaultRule(Placed):
 
     @property
     def acts_once(self) -> bool:
-        """Whether something is done once, at the moment when the fault begins."""
+        """Whether the effect happens once, when the fault begins."""
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
@@ -366,7 +366,7 @@ class FaultRule(Placed):
 
     @property
     def momentary(self) -> bool:
-        """Whether the fault is over after that moment."""
+        """Whether the fault ends as soon as it has begun."""
         return self.traits.is_momentary or (self.lasts is None and self.api is None and self.acts_once)
 
     @property
@@ -384,7 +384,7 @@ class FaultRule(Placed):
 
     @property
     def triggered(self) -> bool:
-        """Whether its times start with an event: an allocation, a file, a command."""
+        """Whether the rule's times start with an event: an allocation, a file or a command."""
         return self.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
 
     def concerns(self, resource: str) -> bool:
@@ -397,7 +397,7 @@ KMSG = "/dev/kmsg"
 
 
 def _kernel_log(value: object) -> object:
-    """The path of the kernel log: true for the default, or a path."""
+    """Convert the path of the kernel log: true means the default."""
     if isinstance(value, Plain) and value.lower() in ("true", "false"):
         value = value.lower() == "true"
     if isinstance(value, bool):
@@ -433,7 +433,7 @@ _WORDS = {*EFFECTS, "resource", "reason", "delay", "hang", "error", "answer", "n
 
 
 def words(rule: FaultRule) -> str:
-    """What the rule does in one line, for people: the keys of its effect."""
+    """Describe the effect of a rule in one line, for people, by the keys of the file."""
     given = rule.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
     shown = {key: value for key, value in given.items() if key in _WORDS}
     text = ", ".join(f"{key}: {value if isinstance(value, str) else _flow(value)}" for key, value in shown.items())

@@ -1,11 +1,11 @@
-"""Converts configurations of other plugins to vdev's: text in, texts out, with warnings for everything that is omitted.
+"""Converts configurations of other plugins to vdev files, with warnings for all parts that cannot be converted.
 
     sources      the documents in a text, unwrapped from Kubernetes objects
     draft        a vdev file in the making
     go_patterns  Go's globs and regular expressions as vdev's patterns
 
-Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. Nothing here reads files
-or looks at a node. All results are valid vdev files.
+Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. This package reads no
+files and does not depend on the node. All results are valid vdev files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,8 +39,8 @@ FORMS: Mapping[str, ModuleType] = {
 
 
 def recognized(text: str, name: str = "<text>") -> str:
-    """The title of the form of a text, or the empty string. NVIDIA's form counts only in a ConfigMap or Helm values,
-    because vdev reads the file.
+    """Return the title of the form of a text, or the empty string. NVIDIA's form counts only in a ConfigMap or Helm
+    values, because vdev reads the plain file.
     """
     try:
         found = sources(text, name)
@@ -54,9 +54,9 @@ def recognized(text: str, name: str = "<text>") -> str:
 
 
 def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
-    """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
+    """Convert a text to vdev files. Raises UsageError or ConfigError if there is nothing to import."""
     if options.preset:
-        config.load_preset(options.preset)  # an unknown one is an error
+        config.load_preset(options.preset)  # raises an error if it is unknown
     found = sources(text, name)
     form = FORMS[options.form] if options.form else _form_of(found)
     if form is None:
@@ -83,7 +83,7 @@ def _form_of(found: Sequence[ImportSource]) -> ModuleType | None:
 
 
 def _check(draft: Draft) -> None:
-    """Make comments of the parts that vdev would refuse."""
+    """Turn the parts that vdev would refuse into comments."""
     for item in draft.items:
         item.name_unread()
     while True:

@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # no strings in YAML without quotes
 _NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
 _MAX_DIGITS = 7
-_EMPTY: tuple[object, ...] = (None, "", [], {})  # values that say nothing
+_EMPTY: tuple[object, ...] = (None, "", [], {})  # values that count as absent
 
 Value = TypeVar("Value")
 
@@ -83,7 +83,7 @@ class Draft:
         return name
 
     def remove(self, path: KeyPath, why: str) -> bool:
-        """Take out the item or key that vdev refuses with an error at `path`, and name it. False: there is none."""
+        """Remove and report the item or key that vdev refuses with an error at `path`. Returns False if absent."""
         part = scope_of(path)
         if len(part) == 1:  # a key of a section; items of other lists go with their key
             part = path[: max((place for place, step in enumerate(path, 1) if type(step) is str), default=1)]
@@ -131,7 +131,7 @@ class Draft:
 
 
 class Item:
-    """A mapping of the source. It knows which of its keys an import has read, and names the others."""
+    """A mapping of the source. It records which keys an import reads, and reports the others."""
 
     def __init__(self, draft: Draft, given: Any, where: str = "") -> None:
         self.draft = draft
@@ -149,14 +149,14 @@ class Item:
         return self.given.get(key)
 
     def ignore(self, *keys: str) -> None:
-        """Leave out keys that mean nothing here."""
+        """Mark keys as read that have no meaning for vdev."""
         self._read |= set(keys)
 
     def text(self, key: str) -> str:
         return (self._typed(key, str, "a text") or "").strip()
 
     def texts(self, key: str) -> list[str]:
-        """The texts of a list, without other items."""
+        """Return the texts in a list, without its other items."""
         return [str(each) for each in self._typed(key, list, "a list") or () if isinstance(each, str)]
 
     def flag(self, key: str) -> bool:
@@ -164,7 +164,7 @@ class Item:
         return str(self.value(key)).lower() == "true"
 
     def number(self, key: str) -> int:
-        """A whole number, with or without quotes; 0 without one."""
+        """Return a whole number, with or without quotes; 0 if there is none."""
         text = self._typed(key, str, "a number") or "0"
         if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS:
             return int(text)
@@ -179,7 +179,7 @@ class Item:
         return [Item(self.draft, each, f"{self.at(key)}[{place}]") for place, each in enumerate(values)]
 
     def _typed(self, key: str, kind: type[Value], what: str) -> Value | None:
-        """The value if it has that type. Another one counts as absent and is named."""
+        """Return the value if it has this type. Other values are reported and count as absent."""
         value = self.value(key)
         if isinstance(value, kind):
             return value
@@ -200,12 +200,12 @@ class Item:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is a mapping; else an empty mapping."""
+    """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: Any) -> list[Any]:
-    """The value if it is a list; else an empty list."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -213,7 +213,7 @@ def listed(value: Any) -> list[Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists, and quotes strings that some YAML reader could take for something else."""
+    """Indents lists, and quotes strings that a YAML reader could take for another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

@@ -24,16 +24,16 @@ _PROFILES = {
     "t4": "t4",
 }
 _PROFILE_COUNT = 8  # devices of a built-in profile
-_ANY_GPU = "nvidia-gpu"  # the preset of a product without its own
+_ANY_GPU = "nvidia-gpu"  # the preset of products without their own preset
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it has node pools."""
+    """Whether the content has node pools."""
     return _place(content) is not None
 
 
 def _place(content: Any) -> str | None:
-    """The key of Helm values under which the topology is; "" if it is the content, None if there is none."""
+    """Return the key of the topology in Helm values, "" if the content is the topology, or None if there is none."""
     given = mapping(content)
     inner = (key for key in ("cluster", "topology", "") if isinstance(_at(given, key).get("nodePools"), dict))
     return next(inner, None)
@@ -44,7 +44,7 @@ def _at(given: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for each pool."""
+    """Return a file for each pool."""
     made = []
     for source in found:
         key = _place(source.content) or ""
@@ -122,7 +122,7 @@ def _gpus(
 
 
 def _other_devices(pool: Item) -> Iterator[tuple[str, str, int]]:
-    """The place, resource and number of other devices than GPUs, in the old form and the new."""
+    """Return the place, resource and number of devices other than GPUs, in the old form and the new."""
     for device in pool.items("otherDevices"):
         yield device.where, device.text("name"), device.number("count")
     for resource in pool.items("resources"):

@@ -1,7 +1,7 @@
-"""squat/generic-device-plugin: its file, its flags, and MicroShift's block of the same.
+"""squat/generic-device-plugin: its file, its flags, and MicroShift's block with the same keys.
 
 Source: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`. Each group becomes an entry. All USB
-devices of a group are one device, and one node may be in two devices; the entries have keys for both.
+devices of a group are one device, and a node may be in several devices; the entries have keys for both.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it is the file, one of its devices, or the plugin's arguments."""
+    """Whether the content is the file, one of its devices, or the plugin's arguments."""
     if isinstance(content, Arguments):
         return any(word.partition("=")[0] == "--device" for word in content)
     given = mapping(content)
@@ -32,7 +32,7 @@ def recognizes(content: Any) -> bool:
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for all sources."""
+    """Return one file for all sources."""
     draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
     for source in found:
         domain, devices = _devices(source.content, draft)
@@ -42,7 +42,7 @@ def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]
 
 
 def _devices(content: Any, draft: Draft) -> tuple[str, list[Item]]:
-    """The domain of a source, and its devices."""
+    """Return the domain and the devices of a source."""
     if isinstance(content, Arguments):
         return _arguments(content, draft)
     if isinstance(content.get(_MICROSHIFT), dict):
@@ -124,7 +124,7 @@ def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
 
 
 def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
-    """An item of `glob`, or None if the path cannot be one."""
+    """Return an item of `glob`, or None if the path cannot be converted."""
     written, kind = path.text("path"), path.text("type") or "Device"
     try:
         item: dict[str, Any] = {"path": glob(written)}
@@ -150,7 +150,7 @@ def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
 
 
 def _warn_of_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
-    """Report the cases in which the plugin combines the matches of several paths in another way."""
+    """Report the cases in which the plugin combines the matches of several paths differently."""
     several = [item for item in items if item["path"] != literal(item["path"])]
     if len(several) > 1:
         order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
@@ -161,7 +161,7 @@ def _warn_of_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, An
 
 
 def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:
-    """An item of `usb`, or None if the plugin finds nothing by it."""
+    """Return an item of `usb`, or None if the plugin would find no devices."""
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
         hit = _HEX.fullmatch(usb_device.text(key))
@@ -177,8 +177,8 @@ def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:
 def _allow_overlap(draft: Draft, entry: DraftEntry) -> None:
     """Set `shared` if another entry may have the same nodes. In the plugin, a node may be in several devices.
 
-    Of paths, only the parts before the first wildcards are compared. A wrong True costs little: the devices may be
-    shared, and a comment says so.
+    Only the parts of paths before the first wildcard are compared. A false positive does little harm: the devices may
+    be shared, and a comment says so.
     """
     for other in draft.devices:
         if any(one.startswith(each) or each.startswith(one) for one in _places(entry) for each in _places(other)):
@@ -188,7 +188,7 @@ def _allow_overlap(draft: Draft, entry: DraftEntry) -> None:
 
 
 def _places(entry: DraftEntry) -> list[str]:
-    """The paths of an entry up to the first wildcard, and vendor and product of its USB devices."""
+    """Return the paths of an entry up to the first wildcard, and vendor and product of its USB devices."""
     usb = entry.get("usb", [])
     ids = [f"{each['vendor']}:{each['product']}" for each in (usb if isinstance(usb, list) else [usb])]
     return ids + [fixed_part(item["path"]) for item in entry.get("glob", [])]

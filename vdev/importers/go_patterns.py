@@ -1,10 +1,10 @@
-"""Go's path patterns and regular expressions as vdev's patterns.
+"""Converts Go's path patterns and regular expressions to vdev's patterns.
 
 Path patterns are nearly the same. A regular expression becomes patterns to include and to exclude: `^video[0-9]*$` is
-`video*` without `video*[!0-9]*`. The result says whether it is exact.
+`video*` without `video*[!0-9]*`. The result includes whether it is exact.
 
-Both may use only what is common for device nodes: in path patterns no backslash, in regular expressions characters,
-sets, alternatives, *, + and ?. Others are refused with a reason.
+Only features that are common for device nodes are supported: path patterns without backslashes, and regular expressions
+with characters, sets, alternatives, *, + and ?. Other patterns raise NotAPatternError with the reason.
 """
 
 import itertools
@@ -18,7 +18,7 @@ _UNLIKE_GO = re.compile(r"\\|\[\^?[]!]|\[[^]]*[{\[]")
 
 
 class NotAPatternError(ValueError):
-    """No pattern is equivalent; the message says why."""
+    """There is no equivalent pattern; the message says why."""
 
 
 def glob(pattern: str) -> str:
@@ -37,13 +37,13 @@ def literal(text: str) -> str:
 
 
 def fixed_part(pattern: str) -> str:
-    """The part before the first wildcard. A path without a wildcard gets a slash at its end."""
+    """Return the part before the first wildcard. A path without wildcards gets a slash at its end."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return fixed if fixed != pattern else f"{pattern.rstrip('/')}/"
 
 
 def common_name(pattern: str) -> str:
-    """The literal part of a pattern, for a name."""
+    """Return the literal part of a pattern, for a name."""
     plain = re.sub(r"\[[^\]]*\]|[*?]", "", pattern)
     return plain.removeprefix("/dev").replace("/", "-").strip("-")
 
@@ -84,7 +84,7 @@ def regex(text: str, directory: str) -> tuple[list[tuple[str, list[str]]], bool]
 
 
 def _alternatives(text: str) -> Iterator[str]:
-    """Equivalent expressions without groups: `^tty(USB|ACM)$` is `^ttyUSB$` or `^ttyACM$`."""
+    """Yield equivalent expressions without groups: `^tty(USB|ACM)$` becomes `^ttyUSB$` and `^ttyACM$`."""
     group = _GROUP.search(text)
     if group is None:
         yield from text.split("|")
@@ -96,8 +96,8 @@ def _alternatives(text: str) -> Iterator[str]:
 
 
 def _patterns(text: str) -> tuple[list[str], list[str], bool]:
-    """The patterns of an expression without alternatives, the patterns that they exclude, and whether that is exact."""
-    bare = re.sub(r"^\^?\.\*|(?<!\\)\.\*\$?$", "", text)  # anything at the start or at the end is as no anchor
+    """Convert an expression without alternatives. Returns patterns, excluded patterns, and whether they are exact."""
+    bare = re.sub(r"^\^?\.\*|(?<!\\)\.\*\$?$", "", text)  # `.*` at the start or the end is the same as no anchor
     starts, ends = bare.startswith("^"), bare.endswith("$") and not bare.endswith("\\$")
     body = bare[starts : len(bare) - ends]
     parts: list[str] = []
@@ -118,7 +118,7 @@ def _patterns(text: str) -> tuple[list[str], list[str], bool]:
             parts.append("*")
             other = rest
     while parts and not ends and parts[-1] == "*":
-        parts.pop()  # anything may follow anyway
+        parts.pop()  # any characters may follow anyway
     while parts and not starts and parts[0] == "*":
         parts.pop(0)
     if not parts:

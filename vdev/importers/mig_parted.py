@@ -1,7 +1,7 @@
-"""NVIDIA's mig-parted: a vdev file for each of its named configurations, with these partitions.
+"""NVIDIA's mig-parted: each of its named configurations becomes a vdev file with its partitions.
 
-The file does not have the model and number of the GPUs. They come from options, or are guessed from the profiles. vdev
-can also read the file itself and follow the label that chooses: `partitions: {fromLabel, file}`.
+The source does not contain the model and number of the GPUs. Options give them, or they are guessed from the profiles.
+vdev can also read the source itself and follow the label that selects a configuration: `partitions: {fromLabel, file}`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ Partitions = Mapping[str, int] | None
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it has named configurations."""
+    """Whether the content has named configurations."""
     return isinstance(mapping(content).get(_KEY), dict)
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for each configuration."""
+    """Return a file for each configuration."""
     made: list[tuple[Draft, Configs]] = []
     for source in found:
         for name, items in source.content[_KEY].items():
@@ -92,7 +92,7 @@ def _complete(draft: Draft, configs: Configs, preset: str, options: ImportOption
 
 
 def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]]]:
-    """The partitions by device index, or by range of indices if neighbors have the same."""
+    """Return the partitions by device index, or by index range if neighbors have the same partitions."""
     start = 0
     for layout, same in groupby(layouts):
         end = start + len(list(same))
@@ -103,7 +103,7 @@ def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]
 
 
 def _model(configs: Collection[GpuConfig]) -> str:
-    """The first model that they select, and that can have their partitions; empty without partitions."""
+    """Return the first model that the items select and that can have their partitions; empty without partitions."""
     for name in (*_USUAL, *config.preset_names()):
         preset = config.load_preset(name)
         wanted = [each.parts for each in configs if each.is_for(preset.attributes.get("pciDeviceId", ""))]

@@ -1,6 +1,6 @@
 """The configurations of NVIDIA's device plugin for its config-manager, in a ConfigMap or in Helm values.
 
-vdev can read each of them unchanged. An import makes a file of each, without the keys that NVIDIA's plugin ignores, and
+vdev can read each of them unchanged. An import makes a file for each, without keys that NVIDIA's plugin ignores, and
 with devices if the options name them.
 """
 
@@ -30,18 +30,18 @@ _HELM_FLAGS = {
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it is a configuration of the plugin, or Helm values with some."""
+    """Whether the content is a configuration of the plugin, or Helm values with configurations."""
     return _is_one(content) or is_wrapped(content)
 
 
 def is_wrapped(content: Any) -> bool:
-    """Whether it is Helm values with configurations."""
+    """Whether the content is Helm values with configurations."""
     named = _named(content)
     return bool(named) and all(map(_is_one, named.values()))
 
 
 def _named(content: Any) -> dict[str, Any]:
-    """The configurations of Helm values by name, which may be texts."""
+    """Return the configurations in Helm values by name, which may be texts."""
     named = mapping(mapping(mapping(content).get("config")).get("map"))
     return {key: next(iter(trees(each, key)), None) if isinstance(each, str) else each for key, each in named.items()}
 
@@ -51,7 +51,7 @@ def _is_one(content: Any) -> bool:
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for each configuration."""
+    """Return a file for each configuration."""
     made = []
     for source in found:
         values = source.content if is_wrapped(source.content) else {}
@@ -63,7 +63,7 @@ def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]
 
 
 def _fill(draft: Draft, content: Item, values: Item, options: ImportOptions) -> None:
-    """Add the parts of one configuration. `values` are Helm values beside it."""
+    """Add the parts of one configuration. `values` are the Helm values that contain it."""
     if draft.name:
         draft.remarks.append(f"A node with the label {_LABEL}={draft.name} uses it, also from a directory of vdev.")
     if options.preset:
@@ -84,11 +84,11 @@ def _fill(draft: Draft, content: Item, values: Item, options: ImportOptions) -> 
 
 
 def _flags(flags: dict[str, Any], values: Item) -> dict[str, Any]:
-    """The flags of the configuration, overridden by Helm values."""
+    """Return the flags of the configuration, overridden by Helm values."""
     flags = dict(flags)
     for key, (*section, flag) in _HELM_FLAGS.items():
         value = values.value(key)
-        # The chart makes an environment variable of it, so quotes make no difference.
+        # The chart passes it as an environment variable, so quotes make no difference.
         value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if value is not None and section:
             flags["plugin"] = {**mapping(flags.get("plugin")), flag: value}

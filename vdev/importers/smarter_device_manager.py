@@ -1,4 +1,4 @@
-"""smarter-device-manager: each node below /dev that an expression finds is a resource.
+"""smarter-device-manager: each node below /dev that matches an expression is a resource.
 
 Source: 352db03 of 2025-03-03. The resource is `smarter-devices/<path>`, with '_' for all characters except letters,
 digits, '-' and '_'.
@@ -18,12 +18,12 @@ _JETSON = "nvidia-gpu"
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it is the list, or Helm values with it."""
+    """Whether the content is the plugin's list, or Helm values with it."""
     return any("devicematch" in mapping(each) for each in listed(content) or listed(mapping(content).get("config")))
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for each list, because a node has one list."""
+    """Return a file for each list, because a node has one list."""
     made = []
     for source in found:
         draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)

@@ -37,7 +37,7 @@ class ImportSource:
 
 
 def sources(text: str, name: str) -> list[ImportSource]:
-    """All documents and arguments in the text. Raises ConfigError if it is not YAML."""
+    """Return all documents and arguments in the text. Raises ConfigError if it is not YAML."""
     return [each for tree in config.trees(text, name) for each in _unwrapped(tree, name)]
 
 
@@ -66,7 +66,7 @@ def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
 
 
 def trees(text: Any, name: str) -> Sequence[Any]:
-    """The documents in a value that is a text of YAML; none in any other value, such as a script."""
+    """Return the documents of a YAML text. Other values, such as a script, have none."""
     try:
         return config.trees(text, name) if isinstance(text, str) else ()
     except ConfigError:
@@ -77,7 +77,7 @@ _BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n":
 
 
 def as_yaml_1_1(tree: Any) -> Any:
-    """The values with the booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
+    """Return the values with booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
     match tree:
         case dict():
             return {key: as_yaml_1_1(value) for key, value in tree.items() if value is not None}

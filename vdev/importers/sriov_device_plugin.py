@@ -31,13 +31,13 @@ Match = dict[str, Any]
 
 
 def recognizes(content: Any) -> bool:
-    """Whether it has a list of pools."""
+    """Whether the content has a list of pools."""
     pools = mapping(content).get("resourceList")
     return isinstance(pools, list) and all("resourceName" in mapping(each) for each in pools)
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """One file for each list, because a node has one list."""
+    """Return a file for each list, because a node has one list."""
     made = []
     for source in found:
         draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
@@ -93,7 +93,7 @@ def _selectors(draft: Draft, pool: Item) -> list[Item]:
 
 
 def _matches(draft: Draft, selector: Item, kind: str, *, is_rdma: bool) -> Iterator[Match]:
-    """The conditions of a selector without those for drivers: one mapping for each physical function that it names."""
+    """Yield the conditions of a selector except for drivers: one mapping for each physical function that it names."""
     base: Match = {"class": _CLASSES[kind]}
     for key, (attribute, pattern) in _ATTRIBUTES.items():
         if values := selector.texts(key):
@@ -119,7 +119,7 @@ def _matches(draft: Draft, selector: Item, kind: str, *, is_rdma: bool) -> Itera
 
 
 def _of_functions(draft: Draft, names: Sequence[str], where: str, *, by_name: bool) -> Iterator[Match]:
-    """Conditions on the physical function, by its interface's name or its address, such as `eth0#0,2-3`."""
+    """Yield conditions on the physical function, by its interface name or its address, such as `eth0#0,2-3`."""
     seen: set[str] = set()
     for place, text in enumerate(names):
         name, mark, ranges = text.partition("#")
@@ -139,7 +139,7 @@ def _of_functions(draft: Draft, names: Sequence[str], where: str, *, by_name: bo
 
 
 def _by_driver(drivers: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """The conditions on the driver, one for each kind, with the subsystems whose device nodes it needs."""
+    """Yield the conditions on the driver for each kind, with the subsystems whose device nodes it needs."""
     if not drivers:
         yield "vfio-pci", ["vfio"]
         yield {"in": ["uio_pci_generic", "igb_uio"]}, ["uio"]

@@ -1,1 +1,1 @@
-"""Logs, metrics, HTTP and messages to the service manager. Nothing here decides anything."""
+"""Logs, metrics, HTTP and messages to the service manager."""

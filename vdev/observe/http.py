@@ -4,7 +4,7 @@ Everything is read-only and knows nothing of the agent. An agent's own applicati
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 unless the agent's loop hangs
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
-    /         the page, which polls /status  /telemetry  what devices measure now
+    /         the page, which polls /status  /telemetry  the current readings of the devices
 
 The content comes from the functions that `application` takes. If the port is not available, the agent works without
 HTTP.
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 _OWN = ("localhost", "*.localhost", "*.svc", "*.svc.cluster.local")
 _MISDIRECTED = 421
-_SHOWN = 80  # characters of a stranger's text
+_SHOWN = 80  # characters of a client's text that are logged and returned
 
 
 def answers_to(host: str, patterns: Collection[str]) -> bool:
@@ -99,10 +99,10 @@ def application(
     stand_by: Callable[[], str] = str,
     page: str = PAGE,
 ) -> Starlette:
-    """The ASGI application, with a page of this package. Starlette calls plain functions in a thread.
+    """Return the agent's ASGI application. Starlette calls plain functions in a thread.
 
-    `status` and `telemetry` are called in a thread, the others on the event loop. `registry` returns the metrics,
-    brought up to date. The reasons of `not_ready`, `stalled` and `stand_by` are sentences; none means that all is well.
+    `status` and `telemetry` are called in a thread, the others on the event loop. `registry` returns updated metrics.
+    `not_ready`, `stalled` and `stand_by` return reasons as sentences, or an empty value if there is none.
     """
 
     def front(_request: Request) -> Response:
@@ -144,16 +144,16 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None = None) -> Starlette:
-    """The application with the sensors of devices. It has its own port, because scrapers expect that of exporters.
+    """Return the application that serves the devices' sensors. It needs its own port, as scrapers of exporters expect.
 
         /metrics   Prometheus' text format        /healthz   200
-        /          a line that says what this is
+        /          one line of description
 
-    `page` makes the metrics (see `telemetry/exporters.py`), and is called in a thread. The library would sort labels
-    and append _total to the names of counters.
+    `page` renders the metrics (see `telemetry/exporters.py`) in a thread. The Prometheus library would sort labels and
+    append _total to the names of counters.
 
-    With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
-    /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).
+    With `nodes`, each node's metrics are also at /nodes/<name>/metrics, for which `page` takes the node's name, and
+    /targets lists these paths for Prometheus (http_sd_configs).
     """
 
     def metrics(request: Request) -> Response:
@@ -189,7 +189,7 @@ def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None
 
 
 def answering(*routes: Route) -> Starlette:
-    """An application with these routes. Failures are logged."""
+    """Return an application with these routes. Failures are logged."""
 
     async def failed(request: Request, error: Exception) -> Response:
         log.warning("HTTP request failed", path=request.url.path, exc_info=error)
@@ -208,8 +208,8 @@ async def serve(
 ) -> None:
     """Serve an application on `host:port` until cancelled. Raises HostError if the address is not available.
 
-    Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
-    requests may be addressed to. `what` is served, and `option` has the address, for messages.
+    Port 0 means any free port, an empty host all addresses. `hosts` are further names, or patterns of names, that the
+    `Host` header may have. Messages name the service by `what` and the option with the address by `option`.
     """
     try:
         listener = await asyncio.to_thread(listen, address)
@@ -221,7 +221,7 @@ async def serve(
 
 
 async def serve_on(listener: socket.socket, app: Starlette, hosts: Collection[str] = ()) -> None:
-    """Serve until cancelled; then open requests get a moment to end, and the socket is closed."""
+    """Serve until cancelled, then wait briefly for open requests and close the socket."""
     config = uvicorn.Config(
         Guard(app, hosts),
         http="h11",
@@ -229,7 +229,7 @@ async def serve_on(listener: socket.socket, app: Starlette, hosts: Collection[st
         loop="none",
         lifespan="off",
         log_config=None,
-        log_level=logging.CRITICAL,  # it would write a line for each bad request
+        log_level=logging.CRITICAL,  # uvicorn would log each bad request
         access_log=False,
         server_header=False,
         backlog=_BACKLOG,
@@ -248,7 +248,7 @@ async def serve_on(listener: socket.socket, app: Starlette, hosts: Collection[st
 
 
 class _Server(uvicorn.Server):
-    """uvicorn in the agent's event loop. It has no option to leave the process's signal handlers alone."""
+    """uvicorn without its own signal handlers, for which it has no option."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -260,7 +260,7 @@ def listen(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not host and socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # a kernel without IPv6 says so only here
+        with contextlib.suppress(OSError):  # fails here on a kernel without IPv6
             return socket.create_server(("", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)

@@ -1,4 +1,4 @@
-"""Metrics: every name in one place, on a registry of their own.
+"""The agent's metrics, on their own registry.
 
 Label values are bounded: resources and RPC names, never device ids or pods.
 """
