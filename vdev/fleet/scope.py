@@ -8,7 +8,7 @@ from typing import Any
 from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
-from ..model.fleet import AT_ONCE, Delays, Fleet, FleetNodes, NodeName, filled
+from ..model.fleet import Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
@@ -122,8 +122,6 @@ def delayed(plan: DesiredState, delays: Delays, age: float | None) -> tuple[Desi
 
     Also returns the seconds until the next delay ends; None if none is left, or the node is not Ready.
     """
-    if delays == AT_ONCE:
-        return plan, None
 
     def is_early(delay: float) -> bool:
         return delay > 0 and (age is None or age < delay)

@@ -25,9 +25,6 @@ class Delays:
     slices: float = 0.0
 
 
-AT_ONCE = Delays()
-
-
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
