@@ -127,20 +127,20 @@ class Fleet:
     """The controller of all nodes of a file. `loaded` is the configuration at the start."""
 
     def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
+        intervals, clock = options.timing
         self.members: dict[str, Member] = {}
         self.refused: tuple[Problem, ...] = ()  # why the last read of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
         self.has_begun = False  # all kinds are listed, and nodes are being synced
         self._options = options
-        self.clock = options.timing.clock
+        self.clock = clock
         self._api = api
-        self._epoch = options.timing.clock.now()
+        self._epoch = clock.now()
         self._metrics = Metrics()
         self._spec = Spec()
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
-        self._due = WorkQueue(options.timing.clock)
-        intervals = options.timing.intervals
+        self._due = WorkQueue(clock)
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
@@ -148,12 +148,10 @@ class Fleet:
         self.maker = NodeMaker(api, options.name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
-        self._events = TokenBucket(
-            options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
-        )
+        self._events = TokenBucket(clock, burst=EVENTS, every=intervals.write_event_of_fleet)
         self._rules = RuleStore(
             lambda: {name: member.engine for name, member in self.members.items()},
-            options.timing.clock,
+            clock,
             lambda text, name: config.load_rules(text, name, self._spec),
             owner="this controller",
             allowed=options.fault_injection,

@@ -104,8 +104,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     def show(self, plan: DesiredState) -> None:
         """Rewrite the data for this plan soon."""
         self._plan = plan
-        if self._ready:
-            self._plan_changed.set()
+        self._plan_changed.set()
 
     @property
     def _devices(self) -> Path:
