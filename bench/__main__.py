@@ -1,4 +1,4 @@
-"""`python -m bench [GROUP …]`: measure, and print one table; progress goes to stderr."""
+"""`python -m bench [GROUP …]`: run benchmarks and print one table; progress goes to stderr."""
 
 import argparse
 import asyncio
@@ -22,27 +22,29 @@ GROUPS: dict[str, Callable[[Table], Awaitable[None]]] = {
 
 _EXAMPLES = """\
 examples:
-  python -m bench --quick allocate    see in seconds that it works; no measurement
+  python -m bench --quick allocate    check within seconds that the benchmark works; not a measurement
   python -m bench --peer 'some-plugin --dir {plugin_dir}' --peer-resource example.com/thing
-                                      another device plugin beside this one, and nothing else
+                                      compare another device plugin with vdev, and measure nothing else
 
 exit codes: 0 measured, whether or not budgets hold; 1 a group could not be measured; 2 wrong usage"""
 
 
 def main() -> int:
-    """Measure; the exit code."""
+    """Run the benchmarks. Returns the exit code."""
     sentences = "".join(f"  {name:<10} {(each.__doc__ or '').strip()}\n" for name, each in GROUPS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure the budgets, each beside a floor of the same run, and print them as Markdown.\n\n"
+        description="Measure the budgets, each compared with a floor of the same run, and print a Markdown table.\n\n"
         f"groups (default: all, about 8 minutes):\n{sentences}",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="what to measure, see above")
-    parser.add_argument("--quick", action="store_true", help="a few samples of each: to see that it works")
-    parser.add_argument("--peer", metavar="CMD", help="a command with {kubelet_dir}, {plugin_dir}, {dir} to fill in")
-    parser.add_argument("--peer-resource", metavar="NAME", help="the resource that it registers")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="the groups to measure")
+    parser.add_argument("--quick", action="store_true", help="take few samples, to check that the benchmark works")
+    parser.add_argument(
+        "--peer", metavar="CMD", help="another plugin's command, with {kubelet_dir}, {plugin_dir}, {dir}"
+    )
+    parser.add_argument("--peer-resource", metavar="NAME", help="the resource that the other plugin registers")
     options = parser.parse_args()
     if unknown := [each for each in options.groups if each not in GROUPS]:
         parser.error(f"no group is called {unknown[0]!r}; expected {', '.join(GROUPS)}")
@@ -58,7 +60,7 @@ def main() -> int:
 
 
 async def _measure(table: Table, groups: dict[str, Callable[[Table], Awaitable[None]]]) -> None:
-    """Measure the groups; one that fails is reported and does not stop the others."""
+    """Measure the groups. If one fails, it is reported, and the others continue."""
     for name, measure in groups.items():
         table.say(name)
         try:

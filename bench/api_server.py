@@ -8,7 +8,7 @@ from vdev.sim.api.server import ApiServer
 
 
 async def serve(kubeconfig: Path) -> None:
-    """Write the kubeconfig file and serve until the process is ended."""
+    """Write the kubeconfig file, and serve until the process is stopped."""
     async with ApiServer() as server:
         fresh = kubeconfig.with_suffix(".new")
         await asyncio.to_thread(fresh.write_text, server.kubeconfig())

@@ -1,6 +1,6 @@
-"""The kubelet's end of a plugin's socket, reduced to what is timed: raw bytes out, raw bytes in.
+"""A minimal client in place of the kubelet, which sends and receives raw bytes.
 
-Requests are encoded beforehand and answers are not decoded, so the client adds the same to every server.
+Requests are encoded in advance and responses are not decoded, so the client adds the same time for every server.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
 )
-TIMEOUT = 30.0  # seconds; nothing here takes that long and works
-_QUIET = 0.25  # seconds without a list after which the next event may come
+TIMEOUT = 30.0  # seconds; a call that takes longer has failed
+_QUIET = 0.25  # seconds without a list before the next event is caused
 
 
 def allocation(ids: Sequence[str]) -> bytes:
-    """An AllocateRequest for one container."""
+    """Encode an AllocateRequest for one container."""
     each = pb.ContainerAllocateRequest(devices_ids=ids)
     return pb.AllocateRequest(container_requests=[each]).SerializeToString()
 
 
 def preference(ids: Sequence[str], size: int) -> bytes:
-    """A PreferredAllocationRequest for so many of these devices."""
+    """Encode a PreferredAllocationRequest for `size` of these devices."""
     each = pb.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=size)
     return pb.PreferredAllocationRequest(container_requests=[each]).SerializeToString()
 
 
 class Caller:
-    """One connection with one caller, as the kubelet is one."""
+    """A client with one connection, like the kubelet."""
 
     def __init__(self, socket: Path) -> None:
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
@@ -52,12 +52,12 @@ class Caller:
         self._channel.close()
 
     def call(self, method: str, request: bytes = b"") -> bytes:
-        """One call; returns the answer's bytes."""
+        """Make one call. Returns the bytes of the response."""
         answer: bytes = self._channel.unary_unary(_SERVICE + method)(request, timeout=TIMEOUT, wait_for_ready=True)
         return answer
 
     def times(self, method: str, requests: Sequence[bytes], count: int) -> list[float]:
-        """Seconds of each of `count` calls, with these requests in turn."""
+        """Return the durations of `count` calls in seconds, which cycle through the requests."""
         call = self._channel.unary_unary(_SERVICE + method)
         taken = []
         for request in itertools.islice(itertools.cycle(requests), count):
@@ -68,10 +68,10 @@ class Caller:
 
     @asynccontextmanager
     async def calling(self, method: str, request: bytes, every: float) -> AsyncIterator[list[float]]:
-        """Make a call every so many seconds while the block runs; the list has their seconds when it has ended.
+        """Make a call every `every` seconds while the block runs. The list gets their durations when the block ends.
 
-        No call waits for the one before. Each is timed from the moment at which it was due, so a pause of the server
-        is seen by all calls that fall into it.
+        No call waits for the previous one. Each is timed from the moment when it was due, so a pause of the server
+        delays all calls that are due during it.
         """
         taken: list[float] = []
         stop = threading.Event()
@@ -100,7 +100,7 @@ class Caller:
 async def rounds_in_turn(
     sides: Sequence[tuple[Path, Sequence[bytes]]], method: str, rounds: int, count: int
 ) -> list[list[list[float]]]:
-    """The rounds of each side, a socket and its requests. Sides take turns, after one round that does not count."""
+    """Return the durations of each round for each side (socket and requests). Sides alternate after one warm-up."""
     found: list[list[list[float]]] = [[] for _ in sides]
     for number in range(rounds + 1):
         for taken, (socket, requests) in zip(found, sides, strict=True):
@@ -113,24 +113,24 @@ async def rounds_in_turn(
 
 
 class Stream:
-    """An open ListAndWatch, whose lists are noted with the moment of their arrival."""
+    """An open ListAndWatch stream. It records each list with its time of arrival."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
         self._lists: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
     async def read(self) -> None:
-        """Note lists until the stream ends."""
+        """Record lists until the stream ends."""
         async for message in self._call:
             self._lists.put_nowait((time.perf_counter(), message))
 
     async def next(self) -> tuple[float, bytes]:
-        """The next list and its `perf_counter` time. TimeoutError if none comes."""
+        """Return the next list and its `perf_counter` time. Raises TimeoutError if none arrives."""
         async with asyncio.timeout(TIMEOUT):
             return await self._lists.get()
 
     async def quiet(self, seconds: float = _QUIET) -> None:
-        """Return once nothing came for so long; what came is forgotten."""
+        """Discard lists until none has arrived for this time."""
         while True:
             try:
                 async with asyncio.timeout(seconds):
@@ -141,7 +141,7 @@ class Stream:
 
 @asynccontextmanager
 async def watching(socket: Path) -> AsyncIterator[tuple[Stream, list[str], int]]:
-    """A ListAndWatch at rest, the ids and the bytes of its first list."""
+    """Open a ListAndWatch stream and wait until it is idle. Yields it with the ids and the size of its first list."""
     async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
         call = channel.unary_stream(_SERVICE + "ListAndWatch")(b"", wait_for_ready=True)
         stream = Stream(call)
@@ -157,7 +157,7 @@ async def watching(socket: Path) -> AsyncIterator[tuple[Stream, list[str], int]]
 
 
 def ids_in(message: bytes) -> list[str]:
-    """The ids of a list; none if it is one of an empty server."""
+    """Decode the ids of a list. A list of the empty server has none."""
     if not any(message):
         return []
     return [each.ID for each in pb.ListAndWatchResponse.FromString(message).devices]

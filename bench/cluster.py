@@ -1,4 +1,4 @@
-"""Rows with an API server in a process of its own, that of `vdev.sim`: a claim prepared, and a fleet."""
+"""Benchmarks with the API server of `vdev.sim` in its own process: the preparation of a claim, and a fleet."""
 
 import asyncio
 import json
@@ -24,10 +24,10 @@ from vdev.pb import dra_v1_pb2, dra_v1_pb2_grpc
 _CLAIMS = create_namespaced_resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 _SLICES = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 _CLAIM = "bench"
-_STATUS = 0.1  # seconds after which the driver has written the status of a claim
-_AT_ONCE = 16  # requests of the blind client
-_IDLE = 10.0  # seconds
-_LONG = 900.0  # seconds
+_STATUS = 0.1  # seconds in which the driver writes the status of a claim
+_AT_ONCE = 16  # concurrent requests of the client without reads
+_IDLE = 10.0  # seconds for which the writes of an unchanged fleet are counted
+_LONG = 900.0  # seconds until a fleet must be complete
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def _client(here: Place) -> AsyncIterator[AsyncClient]:
 
 
 async def claim(table: Table) -> None:
-    """A claim of one device prepared; the driver gets the claim from the API server, and so does the floor."""
+    """The preparation of a claim for one device. The floor is the GET of the claim, which the driver also makes."""
     async with place() as here, programs.cluster(here), _client(here) as api:
         uid = await _allocated_claim(api)
         async with programs.agent(here, configs.for_claims(), "--kubeconfig", here.kubeconfig) as plugin:
@@ -66,7 +66,7 @@ async def claim(table: Table) -> None:
                     await asyncio.sleep(_STATUS)
                     await unprepare()
                     await asyncio.sleep(_STATUS)
-                    if counts:  # the first does not count: connections are opened and modules are imported
+                    if counts:  # the first round is a warm-up, which opens connections and imports modules
                         gets.append(get)
                         prepares.append(taken)
     prepared, got = (statistics.median(each) * 1e3 for each in (prepares, gets))
@@ -75,7 +75,7 @@ async def claim(table: Table) -> None:
 
 
 async def _allocated_claim(api: AsyncClient) -> str:
-    """Make a claim that has a device of the node; returns its uid."""
+    """Create a claim with an allocated device of the node. Returns its uid."""
     request = {"name": "main", "exactly": {"deviceClassName": "any"}}
     spec = {"devices": {"requests": [request]}}
     metadata = {"name": _CLAIM, "namespace": "default"}
@@ -99,7 +99,7 @@ async def _seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def fleet(table: Table) -> None:
-    """A fleet of 2,000 nodes until all is written, over the same writes made blindly, and what it writes after that."""
+    """The creation of a fleet of 2,000 nodes, compared with the same writes without reads, and its later writes."""
     nodes = table.some(2000, 20)
     async with place() as here, programs.api_server(here):
         here.write_config(configs.fleet(nodes))
@@ -124,7 +124,7 @@ async def fleet(table: Table) -> None:
 
 
 async def _converged(controller: Process, address: str) -> float:
-    """Seconds from the controller's start until every node is as the file says."""
+    """Return the seconds from the controller's start until all nodes match the file."""
 
     def is_over() -> bool:
         controller.check()
@@ -135,7 +135,7 @@ async def _converged(controller: Process, address: str) -> float:
 
 
 def _metric(address: str, name: str) -> float:
-    """A metric without labels; NaN if it is not served."""
+    """Read a metric without labels; NaN if it is not served."""
     for line in programs.page(address, "metrics").splitlines():
         if line.startswith(f"{name} "):
             return float(line.split()[1])
@@ -143,7 +143,7 @@ def _metric(address: str, name: str) -> float:
 
 
 async def _blind(here: Place) -> tuple[float, float]:
-    """Seconds, and seconds of CPU, of the writes that a fleet makes, without a look at what is there."""
+    """Make the writes of a fleet without any reads. Returns the elapsed time and the CPU time in seconds."""
     objects = await asyncio.to_thread(_objects, here.config)
     nodes = [each for each in objects if each["kind"] == "Node"]
     slices = [each for each in objects if each["kind"] == "ResourceSlice"]
@@ -160,7 +160,7 @@ async def _blind(here: Place) -> tuple[float, float]:
 
 
 def _objects(config: Path) -> list[dict[str, Any]]:
-    """What the fleet would make."""
+    """Return the objects that the fleet would create."""
     command = [*map(str, programs.vdev("fleet", "--dry-run", "-o", "json", config))]
     printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     items: list[dict[str, Any]] = json.loads(printed)["items"]
@@ -168,7 +168,7 @@ def _objects(config: Path) -> list[dict[str, Any]]:
 
 
 async def _node(api: AsyncClient, document: dict[str, Any], free: asyncio.Semaphore) -> None:
-    """As a fleet does it: the Node, its capacity, its labels, its devices."""
+    """Write a Node in the steps of a fleet: the Node, its capacity, its labels, its devices."""
     name, labels, status = document["metadata"]["name"], document["metadata"]["labels"], document["status"]["capacity"]
     steps = (
         (Node, {"metadata": {"annotations": document["metadata"].get("annotations", {})}}, "bench-node"),

@@ -1,15 +1,15 @@
-"""Configurations in the sizes of the budgets."""
+"""Configurations with the numbers of devices for which the budgets are defined."""
 
 DOMAIN = "bench.dev"
 
 
 def resource(number: int) -> str:
-    """The name of a resource."""
+    """Return the name of a resource by its number."""
     return f"{DOMAIN}/r{number}"
 
 
 def virtual(number: int, count: int, *more: str) -> str:
-    """An entry of `count` virtual devices with what a real one has: memory, a NUMA node, a variable, a node."""
+    """Return an entry of virtual devices, each with memory, a NUMA node, a variable and a device node."""
     return (
         f"  - name: d{number}\n"
         f"    resource: {resource(number)}\n"
@@ -22,12 +22,12 @@ def virtual(number: int, count: int, *more: str) -> str:
 
 
 def devices(*entries: str, more: str = "") -> str:
-    """A configuration of these entries."""
+    """Return a configuration with these entries."""
     return "version: v1\n" + more + "devices:\n" + "".join(entries)
 
 
 def plain(resources: int, count: int) -> str:
-    """So many resources with so many devices each."""
+    """A number of resources with `count` devices each."""
     return devices(*(virtual(number, count) for number in range(resources)))
 
 
@@ -38,13 +38,13 @@ def with_everything() -> str:
 
 
 def turned(count: int) -> tuple[str, str]:
-    """One resource of `count` devices, all on one NUMA node, and all on the other."""
+    """Two configurations of one resource, with all devices on one NUMA node, and all on another."""
     text = plain(1, count)
     return text, text.replace("numa: 0", "numa: 1")
 
 
 def globbed(pattern: str) -> str:
-    """One resource of the device nodes that match."""
+    """One resource for the device nodes that match the pattern."""
     return devices(f"  - name: port\n    resource: {resource(0)}\n    glob: {pattern}\n")
 
 
@@ -58,7 +58,7 @@ def linked(count: int, group: int) -> str:
 
 
 def replicated(count: int, replicas: int) -> str:
-    """One resource of `count` devices, each shared by so many containers."""
+    """One resource of `count` devices with `replicas` replicas each."""
     rule = f"{{name: {resource(0)}, replicas: {replicas}}}"
     return devices(virtual(0, count)) + f"sharing: {{timeSlicing: {{resources: [{rule}]}}}}\n"
 
@@ -69,7 +69,7 @@ def for_claims() -> str:
 
 
 def fleet(nodes: int) -> str:
-    """So many nodes without a kubelet, with 8 GPUs each."""
+    """A fleet of nodes without kubelets, with 8 GPUs each."""
     return f"""version: v1
 devices:
   - name: h100

@@ -1,4 +1,4 @@
-"""Rows of the device plugin's calls and lists. The plugin serves without a kubelet; the client here is its only one."""
+"""Benchmarks of the device plugin's calls and lists. The plugin runs without a kubelet, so `bench.client` calls it."""
 
 import asyncio
 import itertools
@@ -13,13 +13,13 @@ from bench import client, configs
 from bench.programs import SERVE_ONLY, agent, empty_server, place, sockets
 from bench.table import Table, flat, number, p99, ratio
 
-_EVERY = 0.01  # seconds from one call to the next while the plugin works
-_AFTER = 0.1  # seconds after the list that still count, for what is done once it is out
-_REST = 0.75  # seconds until the plugin has nothing to do any more
+_EVERY = 0.01  # seconds between two calls during a reload
+_AFTER = 0.1  # seconds after the list that still count, for work that follows the list
+_REST = 0.75  # seconds until the plugin is idle
 
 
 async def allocate(table: Table) -> None:
-    """Allocate of one device, over an empty server."""
+    """Allocate for one device, compared with an empty server."""
     async with place() as here, agent(here, configs.plain(1, 16), *SERVE_ONLY) as plugin, empty_server(here) as floor:
         (socket,) = await sockets(here, 1, plugin)
         async with client.watching(socket) as (_, ids, _):
@@ -32,7 +32,7 @@ async def allocate(table: Table) -> None:
 
 
 async def allocate_during_reload(table: Table) -> None:
-    """Allocate while 10,000 devices are reloaded, each of which changes."""
+    """Allocate during a reload that changes each of 10,000 devices."""
     texts = configs.turned(10_000)
     busy, quiet = [], []
     async with AsyncExitStack() as stack:
@@ -54,7 +54,7 @@ async def allocate_during_reload(table: Table) -> None:
             await stream.quiet(_REST)
             async with caller.calling("Allocate", request, _EVERY) as alone:
                 await asyncio.sleep(lasted)
-            if counts:  # the first does not count: everything is imported and grown
+            if counts:  # the first round is a warm-up, which imports modules and allocates memory
                 busy += during
                 quiet += alone
     beside = f"p99 {number(p99(busy) * 1e3)} ms; at rest worst {number(max(quiet) * 1e3)} ms"
@@ -62,7 +62,7 @@ async def allocate_during_reload(table: Table) -> None:
 
 
 async def preferred(table: Table) -> None:
-    """GetPreferredAllocation, of linked devices and of replicas."""
+    """GetPreferredAllocation for linked devices and for replicas."""
     cases = (
         ("8 of 16 linked", configs.linked(16, 4), 8, 1.0),
         ("64 of 10,000 replicas", configs.replicated(1000, 10), 64, 50.0),
@@ -80,7 +80,7 @@ async def preferred(table: Table) -> None:
 
 
 async def edit(table: Table) -> None:
-    """An edit that changes all of 8 resources, and one that changes each of 10,000 devices, until the new lists."""
+    """The time until the new lists after an edit of all 8 resources, and of each of 10,000 devices."""
     eight = (configs.plain(8, 8), configs.plain(8, 9))
     ours, floor = await _edits(eight, 8, table.some(100, 4))
     beside = f"p50 {number(statistics.median(ours) * 1e3)} ms; {_as_many_bytes(floor)}"
@@ -91,7 +91,7 @@ async def edit(table: Table) -> None:
 
 
 async def _edits(texts: tuple[str, str], resources: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds from a text in its place to the last list; of the plugin and of an empty server at the same event."""
+    """Return the seconds from a change of the file to the last list, for the plugin and for an empty server."""
     ours, floor = [], []
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(place())
@@ -112,7 +112,7 @@ async def _edits(texts: tuple[str, str], resources: int, rounds: int) -> tuple[l
 
 
 async def hotplug(table: Table) -> None:
-    """A device node that appears, and vanishes, until the new list."""
+    """The time until the new list after a device node appears or vanishes."""
     if os.geteuid() != 0:
         table.fail("hotplug", "making device nodes needs root")
         return

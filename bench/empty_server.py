@@ -1,8 +1,8 @@
-"""The floor: a gRPC server with nothing in it, `python -m bench.empty_server SOCKET [BYTES [DIRECTORY]]`.
+"""The floor: a gRPC server without logic, `python -m bench.empty_server SOCKET [BYTES [DIRECTORY]]`.
 
-Every unary method of `v1beta1.DevicePlugin` answers the same empty message without a look at the request. ListAndWatch
-sends BYTES zero bytes, and again at each event in DIRECTORY. Nothing is decoded or encoded and no code of the plugin is
-loaded, so no plugin on `grpc.aio` and this Python can be faster.
+Every unary method of `v1beta1.DevicePlugin` returns an empty message without reading the request. ListAndWatch sends
+BYTES zero bytes, and again at each event in DIRECTORY. The server decodes and encodes nothing and loads no code of the
+plugin, so no plugin on `grpc.aio` and this Python can be faster.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 async def serve(socket: str, size: int, directory: str) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is stopped."""
     news = asyncio.Event()
     if directory:
         flags = inotify_simple.flags

@@ -1,4 +1,4 @@
-"""The measured programs: started in directories of their own, asked through /proc, ended by their id."""
+"""Starts the measured programs in their own directories, reads their usage from /proc, and stops them."""
 
 import asyncio
 import itertools
@@ -15,17 +15,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_END = 10.0  # seconds until a process that was asked to end is killed
-_UP = 60.0  # seconds for a start
+_END = 10.0  # seconds between SIGTERM and SIGKILL
+_UP = 60.0  # timeout of a start in seconds
 _POLL = 0.002
 _ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count()
-SERVE_ONLY = ("--kubelet-socket", "")  # no kubelet: the client here is the only one, as the kubelet is in life
+SERVE_ONLY = ("--kubelet-socket", "")  # no kubelet: `bench.client` is the only client
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory with everything that one plugin touches."""
+    """A directory with all files and sockets of one plugin."""
 
     root: Path
 
@@ -36,12 +36,12 @@ class Place:
 
     @property
     def sockets(self) -> Path:
-        """Where plugins' sockets appear."""
+        """The directory of the plugins' sockets."""
         return self.kubelet / "device-plugins"
 
     @property
     def kubeconfig(self) -> Path:
-        """Of the API server."""
+        """The kubeconfig file of the API server."""
         return self.kubelet / "kubeconfig"
 
     @property
@@ -50,14 +50,14 @@ class Place:
         return self.root / "c" / "vdev.yaml"
 
     def write_config(self, text: str) -> None:
-        """Put a new configuration in place, as editors do: written beside and renamed over."""
+        """Replace the configuration by a rename, as editors do."""
         fresh = self.config.with_suffix(".new")
         fresh.write_text(text)
         fresh.rename(self.config)
 
 
 class Process:
-    """A child process and what /proc says of it."""
+    """A child process and its usage from /proc."""
 
     def __init__(self, arguments: Sequence[str | Path], log: Path) -> None:
         self.arguments = [*map(str, arguments)]
@@ -69,7 +69,7 @@ class Process:
         self._log = log
 
     def check(self) -> bool:
-        """Return False; raise RuntimeError if the process has ended by itself."""
+        """Raise RuntimeError if the process has exited. Otherwise returns False, for use in conditions."""
         code = self._child.poll()
         if code is not None:
             tail = self._log.read_text(errors="replace")[-2000:]
@@ -89,7 +89,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """Ask it to end, and kill it if it does not."""
+        """Stop the process with SIGTERM, or with SIGKILL if it does not exit in time."""
         self._child.terminate()
         try:
             self._child.wait(_END)
@@ -100,7 +100,7 @@ class Process:
 
 @asynccontextmanager
 async def place() -> AsyncIterator[Place]:
-    """A place that goes away at the end. Its path is short, because a socket's may have 107 bytes."""
+    """Yield a temporary place. Its path is short, because a socket's path may have at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="vb-", dir="/tmp") as directory:
         here = Place(Path(directory))
         for each in (here.sockets, here.config.parent, here.root / "h" / "dev", here.root / "cdi"):
@@ -110,7 +110,7 @@ async def place() -> AsyncIterator[Place]:
 
 @asynccontextmanager
 async def running(arguments: Sequence[str | Path], log: Path) -> AsyncIterator[Process]:
-    """A process that is ended with the block."""
+    """Run a process until the block ends."""
     process = Process(arguments, log)
     try:
         yield process
@@ -119,13 +119,13 @@ async def running(arguments: Sequence[str | Path], log: Path) -> AsyncIterator[P
 
 
 def vdev(*arguments: str | Path) -> list[str | Path]:
-    """The command line of a command of vdev."""
+    """Return the command line of a vdev command."""
     return [sys.executable, "-m", "vdev", *arguments]
 
 
 @asynccontextmanager
 async def agent(here: Place, config: str, *extra: str | Path) -> AsyncIterator[Process]:
-    """A running `vdev run` with that configuration. It may not be ready yet."""
+    """Run `vdev run` with this configuration. It may not be ready yet."""
     here.write_config(config)
     flags: dict[str, str | Path] = {
         "--config-file": here.config,
@@ -142,7 +142,7 @@ async def agent(here: Place, config: str, *extra: str | Path) -> AsyncIterator[P
 
 @asynccontextmanager
 async def peer(here: Place, command: str) -> AsyncIterator[Process]:
-    """Another device plugin, by its command line with `{kubelet_dir}`, `{plugin_dir}` and `{dir}` to fill in."""
+    """Run another device plugin by its command line, which may have `{kubelet_dir}`, `{plugin_dir}` and `{dir}`."""
     filled = command.format(kubelet_dir=here.kubelet, plugin_dir=here.sockets, dir=here.root)
     async with running(shlex.split(filled), here.root / "log") as process:
         yield process
@@ -150,7 +150,7 @@ async def peer(here: Place, command: str) -> AsyncIterator[Process]:
 
 @asynccontextmanager
 async def empty_server(here: Place, size: int = 0, directory: Path | str = "") -> AsyncIterator[tuple[Path, Process]]:
-    """The floor: its socket and its process. See `empty_server.py` for `size` and `directory`."""
+    """Run the floor. Yields its socket and process. `size` and `directory` are described in `empty_server.py`."""
     path = here.root / f"f{next(_numbers)}"
     command: list[str | Path] = [sys.executable, "-m", "bench.empty_server", path, str(size), directory]
     async with running(command, here.root / "floor") as process:
@@ -160,7 +160,7 @@ async def empty_server(here: Place, size: int = 0, directory: Path | str = "") -
 
 @asynccontextmanager
 async def cluster(here: Place) -> AsyncIterator[Process]:
-    """`vdev sim` with an API server, whose kubeconfig is in the place."""
+    """Run `vdev sim` with an API server, whose kubeconfig file is in the place."""
     command = vdev("sim", "--kubelet-dir", here.kubelet, "--node-name", "bench", "--api-server", free_address())
     async with running(command, here.root / "sim") as process:
         await until(lambda: process.check() or here.kubeconfig.exists(), "the API server")
@@ -169,14 +169,14 @@ async def cluster(here: Place) -> AsyncIterator[Process]:
 
 @asynccontextmanager
 async def api_server(here: Place) -> AsyncIterator[Process]:
-    """An API server alone: the scheduler of `vdev sim` looks at every slice of a cluster whenever one changes."""
+    """Run an API server alone, because the scheduler of `vdev sim` reads all slices whenever one changes."""
     async with running([sys.executable, "-m", "bench.api_server", here.kubeconfig], here.root / "api") as process:
         await until(lambda: process.check() or here.kubeconfig.exists(), "the API server")
         yield process
 
 
 async def sockets(here: Place, count: int, process: Process) -> list[Path]:
-    """The sockets of so many resources, once they are there, in the order of their names."""
+    """Wait for the sockets of `count` resources. Returns them in the order of their names."""
 
     def found() -> list[Path]:
         process.check()
@@ -187,7 +187,7 @@ async def sockets(here: Place, count: int, process: Process) -> list[Path]:
 
 
 async def until(condition: Callable[[], object], what: str, *, timeout: float = _UP, every: float = _POLL) -> None:
-    """Wait until `condition()` holds. TimeoutError says for what."""
+    """Wait until `condition()` is true. Raises TimeoutError, whose message contains `what`."""
     try:
         async with asyncio.timeout(timeout):
             while not condition():
@@ -197,13 +197,13 @@ async def until(condition: Callable[[], object], what: str, *, timeout: float = 
 
 
 def free_address() -> str:
-    """An address on loopback where nobody listens."""
+    """Return an unused address on the loopback interface."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def page(address: str, path: str) -> str:
-    """A page over HTTP; empty if nobody answers, or with an error."""
+    """Get a page over HTTP; empty if there is no server or if it returns an error."""
     try:
         with urllib.request.urlopen(f"http://{address}/{path}", timeout=_UP) as answer:
             text: str = answer.read().decode()

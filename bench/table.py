@@ -1,4 +1,4 @@
-"""The table: what was measured, beside what, the budget and whether it holds."""
+"""The table of results: measurements, their budgets and verdicts, and floors or peers for comparison."""
 
 import math
 import os
@@ -17,7 +17,7 @@ import vdev
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement in `unit`. `beside` is the floor or the peer in words; `budget` is None where there is none."""
+    """One measurement in `unit`. `beside` describes the floor or the peer; `budget` is None if there is none."""
 
     what: str
     measured: float
@@ -27,7 +27,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the budget holds."""
+        """Whether the budget holds, in words; empty without a budget."""
         if self.budget is None:
             return ""
         return "holds" if self.measured <= self.budget else "**missed**"
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(slots=True)
 class Table:
-    """The rows of a run. `quick` takes a few samples of each, to see that it works."""
+    """The rows of a run. With `quick`, few samples are taken, to check that the benchmarks work."""
 
     quick: bool = False
     rows: list[Row] = field(default_factory=list)
@@ -43,28 +43,28 @@ class Table:
     started: float = field(default_factory=time.monotonic)
 
     def some(self, full: int, quick: int) -> int:
-        """How many samples this run takes."""
+        """Return the number of samples that this run takes."""
         return quick if self.quick else full
 
     def say(self, text: str) -> None:
-        """Progress, on stderr."""
+        """Print progress to stderr."""
         print(f"[{time.monotonic() - self.started:5.0f} s] {text}", file=sys.stderr, flush=True)
 
     def add(
         self, what: str, measured: float, unit: str, budget: float | None = None, beside: str = "", *, most: str = ""
     ) -> None:
-        """Add a row. `most` says which of several samples is measured: median, p99, worst."""
+        """Add a row. `most` names the statistic of several samples: p50, p99 or worst."""
         row = Row(f"{what}, {most}" if most else what, measured, unit, budget, beside)
         self.rows.append(row)
         self.say(f"{row.what}: {number(measured)} {unit} {row.verdict}")
 
     def fail(self, group: str, why: str) -> None:
-        """Note a group that could not be measured."""
+        """Record a group that could not be measured."""
         self.failed.append(f"{group}: {why}")
         self.say(f"{group}: {why}")
 
     def markdown(self) -> str:
-        """The table, below it what is missing, and the machine."""
+        """Render the table, a summary with the machine, and the groups that could not be measured."""
         lines = ["| what | measured | budget | verdict | beside |", "|---|--:|--:|---|---|"]
         for row in self.rows:
             budget = "" if row.budget is None else f"≤ {row.budget:g} {row.unit}"
@@ -91,20 +91,20 @@ class Table:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without exponents."""
+    """Format a number with three significant digits and without an exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def p99(samples: Sequence[float]) -> float:
-    """The 99th percentile. Of fewer than 100 samples it is the worst."""
+    """Return the 99th percentile, which is the worst of fewer than 100 samples."""
     ordered = sorted(samples)
     return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
 
 def ratio(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> float:
-    """The median over rounds of the ratio of the rounds' medians.
+    """Return the median of the ratios of the rounds' medians.
 
-    The rounds of both sides took turns, so what slowed the machine for a while slowed both.
+    The rounds of both sides alternate, so a temporary slowdown of the machine affects both.
     """
     return statistics.median(
         statistics.median(mine) / statistics.median(other) for mine, other in zip(ours, theirs, strict=True)
@@ -112,5 +112,5 @@ def ratio(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) ->
 
 
 def flat(rounds: Sequence[Sequence[float]]) -> list[float]:
-    """The samples of all rounds."""
+    """Return the samples of all rounds in one list."""
     return [sample for one in rounds for sample in one]

@@ -1,4 +1,4 @@
-"""Rows of the whole process: start, memory, and another plugin beside ours under the same kind of kubelet."""
+"""Benchmarks of the whole process: start, memory, and a comparison with another plugin on the same kind of kubelet."""
 
 import asyncio
 import functools
@@ -13,12 +13,12 @@ from bench.programs import Place, Process, place, until
 from bench.table import Table, flat, number, ratio
 from vdev.sim import Kubelet
 
-_SETTLE = 5  # seconds after which memory is read
-_WORK = 2000  # calls before it is
+_SETTLE = 5  # seconds of idle time before memory is read
+_WORK = 2000  # calls before memory is read
 
 
 async def start(table: Table) -> None:
-    """From the start of the process until the kubelet has the list of the last resource."""
+    """The time from the start of the process until the kubelet has the lists of all resources."""
     names = [configs.resource(each) for each in range(8)]
     ours, floor = [], []
     for _ in range(table.some(10, 2)):
@@ -39,13 +39,13 @@ async def start(table: Table) -> None:
 
 
 async def _registered(kubelet: Kubelet, names: Sequence[str], plugin: Process) -> float:
-    """Seconds from the plugin's start until the node has these resources."""
+    """Return the seconds from the plugin's start until the node has these resources."""
     await kubelet.wait_until(lambda: plugin.check() or all(kubelet.node().capacity.get(each) for each in names))
     return time.perf_counter() - plugin.started
 
 
 async def memory(table: Table) -> None:
-    """Resident memory after some calls: of the device plugin alone, and with DRA, labels and metrics."""
+    """The resident memory after some calls: of the device plugin alone, and with DRA, labels and metrics."""
     async with place() as here, programs.empty_server(here) as (socket, empty):
         await _work([socket])
         floor = f"empty server {number(empty.resident())} MiB"
@@ -74,7 +74,7 @@ async def _work(sockets: Sequence[Path]) -> None:
 
 
 async def peer(table: Table, command: str, resource: str) -> None:
-    """What can be measured of any device plugin, ours beside it: start, a restart of the kubelet, Allocate, memory."""
+    """Compare vdev with any other device plugin: start, a restart of the kubelet, Allocate, memory."""
     sides = (
         (functools.partial(programs.agent, config=configs.plain(1, 8)), configs.resource(0)),
         (functools.partial(programs.peer, command=command), resource),
@@ -108,7 +108,7 @@ async def peer(table: Table, command: str, resource: str) -> None:
 async def _node(
     stack: AsyncExitStack, begin: Callable[[Place], AbstractAsyncContextManager[Process]], name: str
 ) -> tuple[Kubelet, str, Process, Place]:
-    """A plugin that is registered with a kubelet of its own."""
+    """Start a plugin with its own kubelet, and wait until it is registered."""
     here = await stack.enter_async_context(place())
     kubelet = await stack.enter_async_context(Kubelet(here.kubelet))
     plugin = await stack.enter_async_context(begin(here))
@@ -117,7 +117,7 @@ async def _node(
 
 
 async def _restarted(kubelet: Kubelet, name: str, plugin: Process) -> float:
-    """Seconds from the kubelet's start until it has a healthy device of the plugin again; it was away for a second."""
+    """Stop the kubelet for a second. Returns the seconds from its start until it has a healthy device again."""
     await kubelet.stop()
     await asyncio.sleep(1.0)
     begun = time.perf_counter()
