@@ -173,7 +173,10 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
     slices = [document for pool in new.plan.pools.values() for document in cutting.objects(pool, new.node)]
     return {
         "node": new.node,
-        "resources": [_resource(resource) for resource in new.plan.devices.resources.values()],
+        "resources": [
+            {"name": each.name, "devices": list(map(device_document, each.slots)), "listBytes": each.list_bytes}
+            for each in new.plan.devices.resources.values()
+        ],
         "nodeLabels": dict(new.labels),
         "nodeStatus": new.plan.capacity,
         "conditions": new.plan.conditions,
@@ -184,14 +187,6 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
             for name, found in new.found.items()
             if found.candidates
         },
-    }
-
-
-def _resource(resource: Resource) -> dict[str, Any]:
-    return {
-        "name": resource.name,
-        "devices": [device_document(slot) for slot in resource.slots],
-        "listBytes": resource.list_bytes,
     }
 
 

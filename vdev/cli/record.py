@@ -83,18 +83,14 @@ def run(args: argparse.Namespace) -> int:
     if args.to is None or args.output == "json":
         common.show(args, {"text": text, "warnings": draft.warnings}, text.splitlines())
     else:
-        _write(args.to, text)
+        try:
+            args.to.write_text(text)
+        except OSError as failed:
+            raise UsageError(f"--to: {args.to} cannot be written: {failed.strerror}") from failed
     if args.output == "text":
         for warning in draft.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as failed:
-        raise UsageError(f"--to: {path} cannot be written: {failed.strerror}") from failed
 
 
 # --- the hardware -----------------------------------------------------------------------------------------------------

@@ -177,8 +177,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
     for each in actions["failures"]:
         last.setdefault((each["occasion"], each["resource"], each["device"]), each)
     to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
-    for occasion, resource, device in list(last)[:_ACTIONS]:
-        each = last[occasion, resource, device]
+    for (occasion, resource, device), each in list(last.items())[:_ACTIONS]:
         pod = f", pod {each['pod']}" if each["pod"] else ""
         again = occasion == "onRelease" and (resource, device) in to_do
         hint = "; it is tried again, and until then no pod starts with it" if again else ""
