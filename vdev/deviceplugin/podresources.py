@@ -42,10 +42,6 @@ async def holders(socket: Path, *, within: float) -> Holders | None:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
             return None
-    return _understood(answer)
-
-
-def _understood(answer: pb.ListPodResourcesResponse) -> Holders:
     found: dict[Key, Holder] = {}
     claimed: list[Use] = []
     for pod in answer.pod_resources:

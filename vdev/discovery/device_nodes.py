@@ -12,7 +12,6 @@ from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model.sources import NodeKind
 from ..model.template import Template
-from .found import is_usable
 
 
 def container_path(wanted: Template | None, host_path: str, values: dict[str, str]) -> str:
@@ -31,7 +30,7 @@ def nodes_below(host: HostRoot, directory: str) -> Iterator[tuple[str, FileInfo]
     """The device nodes in a directory and in those below it, each with its path as found; links to nodes count too."""
     for name, is_directory in sorted(host.entries(directory)):
         path = posixpath.join(directory, name)
-        if not is_usable(name):
+        if not name.isprintable():  # it could not be shown in a message
             continue
         if is_directory:
             yield from nodes_below(host, path)

@@ -14,11 +14,6 @@ from ..model.problem import Problem, Severity
 MAX_SHOWN = 5  # of equal problems; the rest are counted
 
 
-def is_usable(name: str) -> bool:
-    """Whether a file's name can be shown in a message: valid UTF-8 without control characters."""
-    return name.isprintable()
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """One condition on one candidate, with the actual value, and whether it is met."""

@@ -14,7 +14,7 @@ from ..model.entry import Entry
 from ..model.path_pattern import PathPattern, natural_key
 from ..model.sources import GlobItem, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
-from .found import Candidate, Check, Findings, Found, Numbering, is_usable
+from .found import Candidate, Check, Findings, Found, Numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class _Scan:
             raise _TooMany
         usable = []
         for name, is_directory in entries:
-            if is_usable(name):
+            if name.isprintable():
                 usable.append((name, is_directory))
             else:
                 path = posixpath.join(directory, name)

@@ -13,7 +13,7 @@ from ..model.entry import Container, Entry
 from ..model.path_pattern import natural_key
 from ..model.sources import AttributeTest, NodeKind, Sysfs, Usb, meets, wording
 from .device_nodes import Danger, container_path, looked_at, node_key, numa_of_directory
-from .found import Candidate, Check, Findings, Found, Numbering, is_usable
+from .found import Candidate, Check, Findings, Found, Numbering
 
 _UP = "../"
 _FUNCTION = "virtfn"
@@ -39,7 +39,7 @@ class SysTree:
         """Name and real directory of each device that a class or bus lists, in natural order. Raises HostError."""
         found = []
         for name, _ in self._host.entries(directory):
-            info = looked_at(self._host, posixpath.join(directory, name)) if is_usable(name) else None
+            info = looked_at(self._host, posixpath.join(directory, name)) if name.isprintable() else None
             if info is not None and info.kind is NodeKind.DIRECTORY:
                 found.append((name, info.path))
         return sorted(found, key=lambda each: natural_key(each[0]))
