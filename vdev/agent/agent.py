@@ -95,12 +95,14 @@ class Agent:
         self.dra = DraDrivers(self)
         self.layouts = NodeLayouts(self)
         self.appliers: tuple[Applier, ...] = (
+            # Stage.PREPARE
             self.placeholders,
             self.tools,  # before the CDI specifications that mount them
             self.cdi,
             self.state,
-            self.measures,  # before appliers that wait, because a resource that stops in that time loses its metrics
             self.handovers,
+            # Stage.FOLLOW
+            self.measures,  # before appliers that wait, because a resource that stops in that time loses its metrics
             self.kernel_log,
             *self.node_api.appliers,
             self.dra,

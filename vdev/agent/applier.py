@@ -2,7 +2,7 @@
 
 A new one is a class with a name and `apply`, in the list in `agent/agent.py`. The reconciler calls it after each plan,
 tries again if it fails, and shows the failure in log, status and metrics. It is also called if the plan has nothing for
-it: then it removes what an earlier configuration or process left, and does nothing if nothing is left.
+it: then it removes what an earlier configuration left, and does nothing if nothing is left.
 """
 
 from abc import ABC, abstractmethod
