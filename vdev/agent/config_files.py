@@ -96,7 +96,7 @@ class FileChooser:
     def _choose(self) -> tuple[Choice, ...]:
         before = {} if self._is_known else self._before()
         paths = [before.get(path, path) for path in self._given]
-        doubt = str(self._object.trouble or "")
+        doubt = str(self._object.trouble or "") if self._follows_node else ""
         choices = file_choice.choose(paths, node=self._node, labels=self._labels, doubt=doubt)
         return tuple(Choice(each.file, _BEFORE) if each.file in before.values() else each for each in choices)
 
