@@ -1,7 +1,7 @@
 """Devices, from the hardware that discovery finds to the ids that the kubelet counts.
 
-RawDevice   a physical or virtual device, as a discovery source found it
-Device      a whole raw device, or one partition of it: the unit that a container gets
+RawDevice   a physical or virtual device that a discovery source found
+Device      a whole raw device or one of its partitions: the unit that a container gets
 Slot        an id in the kubelet's list: a device, or one replica of a shared device
 """
 
@@ -25,7 +25,7 @@ DeviceKey = tuple[str, str]
 
 
 class IdStyle(StrEnum):
-    """How ids of virtual devices look: `<name>-<index>`, or the UUIDs that NVIDIA's driver gives."""
+    """The form of the ids of virtual devices: `<name>-<index>`, or UUIDs like those of NVIDIA's driver."""
 
     NAME = "name"
     NVIDIA = "nvidia"
@@ -33,10 +33,10 @@ class IdStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node handed to a container.
+    """A device node that a container gets.
 
-    `host_path` is the path on the host as the runtime sees it. `permissions` is a non-empty combination of `r`, `w`,
-    `m`. `type` ("c" or "b"), `major` and `minor` are set for a node that need not exist on the host (CDI only).
+    `host_path` is the path from the runtime's point of view. `permissions` is a non-empty combination of `r`, `w` and
+    `m`. `type` ("c" or "b"), `major` and `minor` are set if the node may be missing on the host (CDI only).
     """
 
     host_path: str
@@ -52,12 +52,12 @@ SliceRange = Annotated[
     PlainValidator(lambda given: given if isinstance(given, range) else range(*given)),
     PlainSerializer(lambda slices: (slices.start, slices.stop)),
 ]
-"""A range that pydantic can write as JSON."""
+"""A range that pydantic can serialize as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A bind mount for a container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
+    """A bind mount for a container, or with `tmpfs` an empty tmpfs (CDI only)."""
 
     host_path: str
     container_path: str
@@ -67,9 +67,9 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a device works; if not, `reason` says why in a few words.
+    """The health of a device, with a short reason if it is unhealthy.
 
-    `injected` is the name of the fault rule that caused it, and empty for a real failure.
+    `injected` is the name of the fault rule that caused it; empty for a real failure.
     """
 
     healthy: bool = True
@@ -78,7 +78,7 @@ class Health:
 
     @property
     def is_injected(self) -> bool:
-        """Whether a fault rule makes it unhealthy."""
+        """Whether a fault rule makes the device unhealthy."""
         return bool(self.injected) and not self.healthy
 
 
@@ -88,40 +88,40 @@ GONE = Health(healthy=False, reason="gone")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDevice:
-    """One device of an entry, as its discovery source found it."""
+    """A device of an entry that its discovery source found."""
 
-    id: str  # of the entry's name and the device's own identity (path, serial, port, index), never of order or time
+    id: str  # from the entry's name and the device's identity (path, serial, port, index), never from order or time
     entry: str
     index: int  # within the entry
     nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    numa: tuple[int, ...] = ()  # NUMA nodes; empty: unknown
-    memory: int = 0  # bytes; 0: unknown
+    numa: tuple[int, ...] = ()  # NUMA nodes; empty if unknown
+    memory: int = 0  # bytes; 0 if unknown
     attributes: Mapping[str, str] = field(default_factory=dict)
-    paths: tuple[str, ...] = ()  # on the host, for people
-    # Nodes of the real device of a preset that exist on the host, for `passDeviceSpecs`: of the device, of each of its
-    # partitions, and of one partition by the number of its GPU instance.
+    paths: tuple[str, ...] = ()  # on the host, for display
+    # Existing host nodes of a preset's real device, for `passDeviceSpecs`: for the device, for each of its partitions,
+    # and for single partitions by GPU instance number.
     driver_nodes: tuple[DeviceNode, ...] = ()
     partition_nodes: tuple[DeviceNode, ...] = ()
     instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=dict)
-    health: Health = HEALTHY  # as discovery knows it, for example if a required part is missing; probes add to it
+    health: Health = HEALTHY  # from discovery, for example if a required part is missing; probes refine it
     numa_hidden: bool = False  # from the kubelet
-    # Nodes of the host by kind and numbers, without nodes that serve many devices: `owns` are the device itself, `uses`
-    # are others that it hands out, and that may belong to another device.
+    # Host nodes by kind and numbers, except nodes that serve many devices. `owns` are nodes of the device itself.
+    # `uses` are other nodes that a container gets with it and that may belong to another device.
     owns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
-    refused: str = ""  # why nothing of it may reach a container, see `planning.refusal`; it is unhealthy then
-    tools: str = ""  # the host's directory with its maker's tools for containers; empty: none
+    refused: str = ""  # why no container may get the device (see `planning.refusal`); it is then unhealthy
+    tools: str = ""  # the host's directory with the vendor's tools for containers; empty for none
 
     @property
     def topology(self) -> tuple[int, ...]:
-        """The NUMA nodes that the kubelet sees."""
+        """The NUMA nodes that the kubelet gets."""
         return () if self.numa_hidden else self.numa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A whole raw device or one partition of it: the unit that a container gets."""
+    """A whole raw device or one of its partitions: the unit that a container gets."""
 
     id: str
     raw: RawDevice
@@ -131,7 +131,7 @@ class Device:
     memory: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     health: Health = HEALTHY
-    replicas: int = 0  # of a shared device; 0: not shared
+    replicas: int = 0  # of a shared device; 0 if not shared
 
     @property
     def is_partition(self) -> bool:
@@ -139,26 +139,26 @@ class Device:
 
     @property
     def selector(self) -> str:
-        """Its name in rules and commands: `a100/2` for the third of the entry, `a100/2:0` for its first partition.
+        """The name in rules and commands: `a100/2` is the entry's third device, `a100/2:0` its first partition.
 
-        Empty if no entry of the configuration has it.
+        Empty if the device belongs to no entry of the configuration.
         """
         part = f":{self.part}" if self.is_partition else ""
         return f"{self.raw.entry}/{self.raw.index}{part}" if self.raw.entry else ""
 
     @property
     def part(self) -> int:
-        """The number of a partition on its device; 0 for a whole device and for a partition that fills its device."""
+        """The number of a partition on its device; 0 for a whole device or a partition that fills its device."""
         return self.sort_key[-1] if ":" in self.ordinal else 0
 
     @property
     def sort_key(self) -> tuple[int, ...]:
-        """Numeric order of the ordinals."""
+        """Sorts devices by the numbers in their ordinals."""
         return tuple(int(part) for part in self.ordinal.split(":"))
 
 
 REPLICA_MARK = "::"
-UNKNOWN_ENTRY = ""  # the entry of a device that pods hold and the configuration does not know
+UNKNOWN_ENTRY = ""  # the entry of a held device that is not in the configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,23 +168,23 @@ class Slot:
     id: str
     device: Device
     replica: int | None = None  # the replica's number
-    # The device's health, or why this id alone is Unhealthy: it was removed while a pod may hold it, or overlaps a
-    # device that a pod still holds.
+    # The device's health, or the reason why only this id is Unhealthy: it was removed while a pod may hold it, or it
+    # overlaps a device that a pod still holds.
     health: Health = HEALTHY
 
 
 def replica_id(device_id: str, number: int) -> str:
-    """The id of a replica, in NVIDIA's form `<id>::<n>`."""
+    """Return the id of a replica in NVIDIA's form `<id>::<n>`."""
     return f"{device_id}{REPLICA_MARK}{number}"
 
 
 def base_id(slot_id: str) -> str:
-    """The device's id without the replica's number."""
+    """Return the device's id, without the replica's number."""
     return slot_id.partition(REPLICA_MARK)[0]
 
 
 def facts(device: RawDevice, resource: str) -> dict[str, str]:
-    """Return the values of `{placeholders}` in paths and commands for a raw device as a whole."""
+    """Return the values of `{placeholders}` in paths and commands for a whole raw device."""
     return {
         "id": device.id,
         "index": str(device.index),
@@ -198,25 +198,25 @@ def facts(device: RawDevice, resource: str) -> dict[str, str]:
     }
 
 
-_BUSES = 16  # of a domain that have a device
+_BUSES = 16  # buses with a device in each PCI domain
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def bus_id(raw: RawDevice, number: int) -> str:
-    """Return the PCI address of the maker's n-th device on the node, such as `0000:31:00.0`, or its `pciBusID`."""
+    """Return the device's `pciBusID`, or a PCI address for the vendor's n-th device, such as `0000:31:00.0`."""
     given = raw.attributes.get("pciBusID", "").lower()
     domain, slot = divmod(number, _BUSES)
     return given if _ADDRESS.fullmatch(given) else f"{domain:04x}:{slot * 16 + 1:02x}:00.0"
 
 
 def root(number: int) -> str:
-    """Return the PCI root of the maker's n-th device, as Kubernetes names it: `pci0000:30`."""
+    """Return the PCI root of the vendor's n-th device in Kubernetes' form, such as `pci0000:30`."""
     domain, slot = divmod(number, _BUSES)
     return f"pci{domain:04x}:{slot * 16:02x}"
 
 
 def problem_document(problem: Problem) -> dict[str, str | int | None]:
-    """Return a problem as JSON; `file`, `line`, `column` and `path` are null without a place in a file."""
+    """Return a problem as JSON. `file`, `line`, `column` and `path` are null if it has no place in a file."""
     place = problem.place
     return {
         "severity": problem.severity.value,
@@ -231,7 +231,7 @@ def problem_document(problem: Problem) -> dict[str, str | int | None]:
 
 
 def device_document(slot: Slot) -> dict[str, Any]:
-    """Return a slot as JSON; `replicaOf` and `profile` are null if they do not apply."""
+    """Return a slot as JSON. `replicaOf` and `profile` are null if they do not apply."""
     device = slot.device
     return {
         "id": slot.id,
@@ -249,7 +249,7 @@ _Value = TypeVar("_Value")
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """Group values by key; keys and values keep their order."""
+    """Group values by key. Keys and values keep their order."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

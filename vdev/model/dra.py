@@ -1,4 +1,4 @@
-"""The key `dra` of an entry, and the values of devices in ResourceSlices."""
+"""The key `dra` of an entry: driver, attributes, capacity and taints in ResourceSlices."""
 
 import re
 from collections.abc import Mapping
@@ -26,21 +26,21 @@ from .template import Template
 
 
 class ClaimApi(StrEnum):
-    """How pods can ask for the devices of an entry."""
+    """How pods can request the devices of an entry."""
 
     DEVICE_PLUGIN = "device-plugin"
     DRA = "dra"
 
 
 class DraPartitions(StrEnum):
-    """Which partitions are published: those that the entry lists, or all that a device can have."""
+    """Which partitions are published: the entry's partitions, or all possible partitions of a device."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
 
 
 class TaintPolicy(StrEnum):
-    """The taint of a device that fails: none, no new claim gets it, or its pods are also evicted."""
+    """The effect of the taint on a failed device. With NoExecute, its pods are also evicted."""
 
     NONE = "none"
     NO_SCHEDULE = "NoSchedule"
@@ -48,7 +48,7 @@ class TaintPolicy(StrEnum):
 
 
 class AttributeKind(StrEnum):
-    """The type of an attribute's value, as a ResourceSlice names it."""
+    """The type of an attribute's value in a ResourceSlice."""
 
     INT = "int"
     BOOL = "bool"
@@ -65,25 +65,25 @@ class Attribute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How much of a capacity a claim may request, if several claims share a device."""
+    """The amounts of a capacity that a claim may request if several claims share a device."""
 
     default: int  # for a claim that does not request an amount
     least: int | None = None
     most: int | None = None
     step: int | None = None
-    values: tuple[int, ...] = ()  # the only amounts, if there are any; else a range
+    values: tuple[int, ...] = ()  # allowed amounts; if empty, the range applies
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity:
-    """An amount that a device has, with the rules for claims that share it."""
+    """A capacity of a device, with the policy for claims that share the device."""
 
     value: int
     policy: RequestPolicy | None = None
 
 
 Advertise = Annotated[list[ClaimApi], not_empty(), OneOrMany()]
-"""One API, or a list of them."""
+"""One API or a list of APIs."""
 
 DriverName = Annotated[Word, Constraint(names.driver_problem)]
 """The name of a DRA driver that Kubernetes accepts."""
@@ -182,7 +182,7 @@ class Capacity(Section):
 
     @property
     def published(self) -> DeviceCapacity:
-        """The capacity as a ResourceSlice has it."""
+        """The capacity in the form of a ResourceSlice."""
         policy = self.request_policy
         if policy is None:
             return DeviceCapacity(self.value)
@@ -193,7 +193,7 @@ class Capacity(Section):
 
     @model_validator(mode="after")
     def _policy_fits(self) -> Self:
-        """Refuse a policy that Kubernetes would refuse."""
+        """Refuse a policy that Kubernetes refuses."""
         policy, problem = self.request_policy, ""
         if policy is None:
             return self

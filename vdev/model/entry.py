@@ -1,4 +1,4 @@
-"""An item of `devices`: where the devices come from, how they are advertised, and what containers get."""
+"""An item of `devices`: the source of the devices, how they are advertised, and what containers get."""
 
 import re
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class MigStrategy(StrEnum):
 
 
 class DeviceListStrategy(StrEnum):
-    """How the container runtime gets the list of allocated devices, with NVIDIA's names."""
+    """How the container runtime gets the list of allocated devices. The names are NVIDIA's."""
 
     ENVVAR = "envvar"
     VOLUME_MOUNTS = "volume-mounts"
@@ -71,7 +71,7 @@ class DeviceIdStrategy(StrEnum):
 
 
 class AllocationPolicy(StrEnum):
-    """How replicas and partitions are chosen: spread over the physical devices, or one device after the other."""
+    """How replicas and partitions are chosen: spread over the physical devices, or packed onto few devices."""
 
     DISTRIBUTED = "distributed"
     PACKED = "packed"
@@ -87,7 +87,7 @@ class ContainerPath(Section):
 
     @property
     def inside(self) -> Template:
-        """Its path in the container."""
+        """The path in the container."""
         return self.container_path or self.host_path
 
 
@@ -152,7 +152,7 @@ class HealthCheck(Section):
 
 
 class ActionKind(StrEnum):
-    """What an action does. RENEW is not in configurations: it recreates the placeholder node of a virtual device."""
+    """The kind of an action. RENEW recreates the placeholder node of a virtual device; configurations cannot use it."""
 
     COMMAND = "command"
     TRUNCATE = "truncate"
@@ -168,7 +168,7 @@ def _host_file_problem(parsed: Template) -> str:
 
 
 HostFile = Annotated[TemplateText, Constraint(_host_file_problem, pattern=r"^(/|\{path\})")]
-"""A path of the host, or the device's own."""
+"""A path on the host, or the device's path as `{path}`."""
 
 
 class Action(Section):
@@ -195,7 +195,7 @@ class Action(Section):
 
     @property
     def path(self) -> Template | None:
-        """The file to empty, or whose mode is set."""
+        """The file that truncate or chmod changes."""
         return self.truncate or self.chmod
 
     @property
@@ -213,25 +213,25 @@ RENEW = Action()
 
 
 class OnFailure(StrEnum):
-    """Whether a device whose release failed is Unhealthy until a retry succeeds, or is free for the next pod."""
+    """What happens if a release fails: the device is Unhealthy until a retry succeeds, or free for the next pod."""
 
     BLOCK = "block"
     CONTINUE = "continue"
 
 
 PRE_START_LIMIT = 25.0
-"""Seconds for all actions before one container starts; the kubelet waits 30."""
+"""Seconds for all actions before a container starts. The kubelet's limit is 30 s."""
 
 
 class TrueWhen(StrEnum):
-    """Whether a condition is True while all devices of its entry are healthy, or while one is unhealthy."""
+    """When a condition is True: while all devices of its entry are healthy, or while one is unhealthy."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
 
 
 LabelValue = Annotated[TemplateText, Constraint(lambda value: names.literals_problem(value.literals))]
-"""The value of a label, with placeholders."""
+"""The value of a label. It may have placeholders."""
 
 
 class Condition(Section):
@@ -247,9 +247,9 @@ class Condition(Section):
     """Message while a device is unhealthy. Default: the devices and their reasons."""
 
 
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; the rule is that of smarter-device-manager
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # in a resource name; smarter-device-manager has the same rule
 _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
-"""Tools by the resource of the maker's own device plugin."""
+"""Vendor tools by the resource of the vendor's device plugin."""
 _WITHOUT_NODE: dict[str, object] = {"labels": {}, "conditions": (), "dra": None, "telemetry": None}
 
 
@@ -336,21 +336,21 @@ class Entry(Placed):
     _partitions: Mapping[int, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
-        """A moved line is no change."""
+        """Compare entries without their places, so that a moved entry is unchanged."""
         return isinstance(other, Entry) and super().__eq__(other) and self._partitions == other._partitions
 
     def partitioned(self, partitions: Mapping[int, tuple[str, ...]]) -> Self:
-        """The entry with these profiles by device index."""
+        """Return the entry with these profiles by device index."""
         return self.with_private(_partitions=partitions)
 
     @property
     def partitions(self) -> Mapping[int, tuple[str, ...]]:
-        """The profiles of each partitioned device, by its index; with a choice, those of a node without the label."""
+        """Profiles of partitioned devices, by index. With a choice, the profiles for a node without the label."""
         return self._partitions
 
     @property
     def choice(self) -> PartitionChoice | None:
-        """The label of the node that selects the layout, if there is one."""
+        """The node label that selects the layout, or None."""
         return self.wanted_partitions if isinstance(self.wanted_partitions, PartitionChoice) else None
 
     @property
@@ -360,7 +360,7 @@ class Entry(Placed):
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """The attributes that the devices may have, for templates."""
+        """The possible attributes of the devices, for templates."""
         if self.virtual is not None:
             return self.virtual.attribute_names
         if self.glob:
@@ -373,17 +373,17 @@ class Entry(Placed):
 
     @property
     def listed(self) -> bool:
-        """Whether a device plugin advertises the devices."""
+        """Whether the device plugin advertises the devices."""
         return ClaimApi.DEVICE_PLUGIN in self.advertise
 
     @property
     def smi_tool(self) -> SmiTool | None:
-        """The tool that containers get to look at the devices with."""
+        """The vendor tool that containers get, or None."""
         return self.maker if self.smi else None
 
     @property
     def maker(self) -> SmiTool | None:
-        """The maker of the preset, if it has such a tool."""
+        """The vendor of the preset, if it has such a tool."""
         return _TOOLS.get(self.virtual.model.resource) if self.virtual else None
 
     @property
@@ -392,7 +392,7 @@ class Entry(Placed):
 
     @property
     def acts_on_handovers(self) -> bool:
-        """Whether something happens between two pods that get a device one after the other."""
+        """Whether vdev runs actions or renews a placeholder when a device passes from one pod to the next."""
         return bool(self.on_allocate or self.on_release or self.is_writable)
 
     @property
@@ -403,22 +403,22 @@ class Entry(Placed):
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether answers about its devices have the exact form of NVIDIA's plugin, as for NVIDIA's presets."""
+        """Whether the preset is NVIDIA's, so that responses have the exact form of NVIDIA's plugin."""
         return self.virtual is not None and self.virtual.model.id_style is IdStyle.NVIDIA
 
     @property
     def gpu_names(self) -> tuple[str, ...]:
-        """The names that `resources.gpus` patterns match: NVIDIA's model as in NVML, and as in the label."""
+        """The names that `resources.gpus` patterns match: the NVIDIA model in NVML and in the product label."""
         known = self.virtual.attributes if self.virtual and self.is_nvidia else {}
         return tuple(known[key] for key in ("model", "product") if key in known)
 
     @property
     def is_templated(self) -> bool:
-        """Whether each device has a resource of its own."""
+        """Whether the resource's name has placeholders, so that devices may have different resources."""
         return "{" in self.resource
 
     def resource_of(self, raw: RawDevice) -> str:
-        """Return the resource of one of its devices. Characters that a name cannot have become '_'."""
+        """Return the resource of a device. Placeholder characters that a name does not allow become '_'."""
         if not self.is_templated:
             return self.resource
         values = facts(raw, self.resource).items()
@@ -426,13 +426,13 @@ class Entry(Placed):
 
     @property
     def without_node(self) -> Self:
-        """The entry without its labels, conditions, claims and sensors, which change neither devices nor containers."""
+        """The entry without labels, conditions, claims and sensors, which do not affect devices or containers."""
         has_any = self.labels or self.conditions or self.dra or self.telemetry
         return self.model_copy(update=_WITHOUT_NODE) if has_any else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:
-        """The profiles of its devices' partitions, now or after a label of the node selects another layout."""
+        """All profiles of partitions, including those of layouts that the node's label can select."""
         lists = [*self.partitions.values(), (self.geometry.first_mode,) if self.geometry else ()]
         layouts = self.choice.layouts.values() if self.choice else ()
         lists += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
@@ -440,7 +440,7 @@ class Entry(Placed):
 
     @property
     def is_cut(self) -> bool:
-        """Whether any device may have partitions."""
+        """Whether any device has partitions or is always in a partition mode."""
         return bool(self.partitions or (self.geometry and self.geometry.first_mode))
 
     def parts(self, index: int) -> tuple[str, ...] | None:
@@ -450,5 +450,5 @@ class Entry(Placed):
         return self.partitions.get(index)
 
     def is_on(self, node: str) -> bool:
-        """Whether the entry concerns the node of that name."""
+        """Whether the node of that name has the entry's devices."""
         return not self.on_nodes or any(fnmatchcase(node, pattern) for pattern in self.on_nodes)

@@ -1,4 +1,4 @@
-"""The section `fleet`: nodes without a kubelet, whose devices a controller writes to the API server."""
+"""The section `fleet`: nodes without a kubelet. A controller writes their devices to the API server."""
 
 import functools
 import itertools
@@ -18,7 +18,7 @@ _KWOK = {"kwok.x-k8s.io/node": "fake"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """Seconds from the moment when a node is Ready until something appears."""
+    """Delays in seconds after a node becomes Ready."""
 
     labels: float = 0.0
     devices: float = 0.0
@@ -26,14 +26,14 @@ class Delays:
 
 
 MAX_NODES = 20_000
-"""Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
+"""Maximum number of nodes from a file. More is a typo; a cluster has at most 5 000 (kubernetes.io, large clusters)."""
 
 _RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 class NodeName(NamedTuple):
-    """A name, and the number of each range in it."""
+    """A node's name, and the number from each range in it."""
 
     name: str
     numbers: tuple[str, ...]
@@ -46,7 +46,7 @@ class NodeName(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def node_names(source: str) -> tuple[NodeName, ...]:
-    """Return all names that a name with ranges stands for, such as gpu-{0..99}. Refuses other forms."""
+    """Expand the ranges in a name such as gpu-{0..99}. Refuses other braces."""
     hint = "such as gpu-{0..99}, or rack{01..20}-gpu{0..7}"
     pieces = _RANGE.split(source)
     literals = pieces[::3]
@@ -70,7 +70,7 @@ def node_names(source: str) -> tuple[NodeName, ...]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders in the value of a label or an annotation."""
+    """Replace the placeholders in the value of a label or annotation."""
     return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
 
 
@@ -80,7 +80,7 @@ def _names(value: str) -> str:
 
 
 NodeNames = Annotated[Word, AfterValidator(_names)]
-"""A name, or many by ranges of numbers."""
+"""A name, or a name with ranges of numbers for many nodes."""
 
 FleetLabelKey = Annotated[Word, Constraint(names.qualified_name_problem)]
 """The key of a label, an annotation or a taint, including those that belong to Kubernetes."""
@@ -143,7 +143,7 @@ class FleetNodes(Section):
         return Delays(labels=self.labels_after, devices=self.devices_after, slices=slices)
 
     def includes(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node that exists, with these labels, is one of them."""
+        """Whether the selector matches an existing node with these labels."""
         return self.selector is not None and self.selector.items() <= labels.items()
 
 

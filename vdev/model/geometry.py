@@ -1,7 +1,7 @@
-"""How devices can be partitioned: profiles on memory slices, budgets, named layouts, and the keys that ask for them.
+"""How devices can be partitioned: profiles on memory slices, limits, named layouts, and the keys that select them.
 
-Vendors are data: MIG's grid and AMD's modes are in `vdev/presets`. `planning.partitions.place` decides on which slices
-the partitions of a list are.
+Vendors are data: MIG's grid and AMD's modes are in `vdev/presets`. `planning.partitions.place` chooses the slices of
+partitions.
 """
 
 import functools
@@ -43,14 +43,14 @@ from .section import Plain, Section, described, keys_of, refuse
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
 PIN = "@"
-_COMMAND = "vdev presets NAME"  # that shows all profiles and layouts
+_COMMAND = "vdev presets NAME"  # shows all profiles and layouts
 
 
 class LayoutError(VdevError, ValueError):
-    """A layout that the device cannot have. The text says why; `hint` says what to do, or is empty.
+    """A layout that the device does not support. The text is the reason; `hint` is what to do, or empty.
 
-    `position` is the index of the first item of the list that does not fit beside the items before it; None means the
-    whole list.
+    `position` is the index of the first profile that does not fit together with the previous ones; None means the whole
+    list.
     """
 
     exit_code = 2
@@ -61,7 +61,7 @@ class LayoutError(VdevError, ValueError):
         super().__init__(message)
 
 
-MAX_PARTS = 256  # partitions of one profile on a device: one for each slice
+MAX_PARTS = 256  # partitions of one profile on a device: at most one per slice
 
 PartCount = Annotated[Whole, between(0, MAX_PARTS)]
 
@@ -73,7 +73,7 @@ def _all_zero_problem(counts: Mapping[str, int]) -> Refusal:
 
 
 NOT_ALL_ZERO = Constraint(_all_zero_problem)
-"""Requires that numbers of partitions are for at least one partition, if there are any."""
+"""Refuses counts of partitions that are all zero. No counts are allowed."""
 
 _COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(Annotated[dict[Word, PartCount], NOT_ALL_ZERO])
 
@@ -91,7 +91,7 @@ PROFILES_JSON: list[dict[str, Any]] = [
     {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_PARTS}},
 ]
 Profiles = Annotated[tuple[Word, ...], BeforeValidator(_profiles), WithJsonSchema({"anyOf": PROFILES_JSON})]
-"""A list of profiles, or how many of each."""
+"""A list of profiles, or a mapping from profile to count."""
 
 _PROFILES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Profiles)
 
@@ -110,13 +110,13 @@ Layout = Annotated[
     BeforeValidator(_layout),
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, *PROFILES_JSON]}),
 ]
-"""Profiles, or a named layout."""
+"""Profiles, or the name of a layout."""
 
 DeviceRange = Annotated[
     Text, matching(r"\*|all|(0|[1-9]\d{0,5})(-(0|[1-9]\d{0,5}))?", 'an index "0", a range "1-2", or "all"')
 ]
 
-MAX_SLICES = MAX_PARTS  # bounds the search for an arrangement; real devices have 8
+MAX_SLICES = MAX_PARTS  # limits the search for placements; real devices have 8
 
 Slices = Annotated[Whole, between(1, MAX_SLICES)]
 Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
@@ -145,17 +145,17 @@ class Profile(Section):
     _name: str = PrivateAttr("")
 
     def named(self, name: str) -> Self:
-        """Return the profile with its name, which is its key in the file."""
+        """Return the profile with its name (its key in the file)."""
         return self.with_private(_name=name)
 
-    @functools.cached_property  # a private attribute is slow, and placing partitions reads the name often
+    @functools.cached_property  # private attributes are slow, and placing partitions reads the name often
     def name(self) -> str:
         return self._name
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limited part of the device, such as compute slices or engines."""
+    """A limited part of a device that partitions share, such as compute slices or engines."""
 
     name: str
     most: int
@@ -193,9 +193,9 @@ class Geometry(Section):
 
     @functools.cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """What partitions share beside memory slices: compute slices, engines, exclusive words, and each `max`.
+        """Limits besides memory slices: compute slices, engines, `exclusive` words, and each `max`.
 
-        Engines, such as decoders, are in the profiles' attributes `engines.*`. The device has as many as the largest
+        Engines, such as decoders, are the profiles' attributes `engines.*`. The device has as many as the largest
         profile takes.
         """
         found: list[Limit] = []
@@ -219,7 +219,7 @@ class Geometry(Section):
         return tuple(found)
 
     def profile(self, name: str) -> Profile:
-        """Return the profile of that name. Raises LayoutError with the allowed names."""
+        """Return a profile by name. Raises LayoutError with the allowed names."""
         if found := self.profiles.get(name):
             return found
         if split := _COMPUTE_SPLIT.fullmatch(name):
@@ -231,7 +231,7 @@ class Geometry(Section):
 
     @property
     def first_mode(self) -> str:
-        """The profile of a device that nobody partitioned, if the hardware is always in a mode; else empty.
+        """The profile of a device without configured partitions, if the hardware is always in a mode; else empty.
 
         For example, ROCm's plugin names an MI300X in SPX `spx_nps1`.
         """
@@ -239,7 +239,7 @@ class Geometry(Section):
         return next(full, "") if self.whole_device else ""
 
     def starts(self, profile: Profile) -> tuple[int, ...]:
-        """The slices that `profile` may start at, ascending."""
+        """Return the slices at which a profile may start, in ascending order."""
         return tuple(sorted(profile.placements or ())) or tuple(range(self.slices - profile.slices + 1))
 
     def _allowed(self, name: str) -> str:
@@ -248,7 +248,7 @@ class Geometry(Section):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A partition of a profile, whose slices begin at `start`."""
+    """A partition: its profile and its first slice."""
 
     profile: Profile
     start: int
@@ -258,7 +258,7 @@ class Placement:
         return range(self.start, self.start + self.profile.slices)
 
     def __str__(self) -> str:
-        """`1g.5gb@4`: the form with a start that `planning.partitions.place` accepts."""
+        """Return `1g.5gb@4`, a form that `planning.partitions.place` accepts."""
         return f"{self.profile.name}{PIN}{self.start}"
 
 
@@ -268,10 +268,10 @@ def resource_suffix(geometry: Geometry, profile: str) -> str:
 
 
 def layouts_of(geometry: Geometry) -> dict[str, tuple[str, ...]]:
-    """Return every named layout: those of the geometry, and `all-<profile>` with as many as fit.
+    """Return all named layouts: those of the geometry, and `all-<profile>` with as many partitions as fit.
 
-    NVIDIA's tools write `all-1g.5gb.me` for the profile `1g.5gb+me`; both forms exist. If the whole device is
-    partitioned in one mode, the mode's name alone is a layout as well.
+    NVIDIA's tools write `all-1g.5gb.me` for the profile `1g.5gb+me`; both forms exist. If the whole device is always in
+    one mode, the name of a mode is also a layout.
     """
     found: dict[str, tuple[str, ...]] = {}
     for profile in geometry.profiles.values():
@@ -293,8 +293,8 @@ def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `did you mean 'x'?` for a profile or a layout.
 
-    Other models have the same profiles with another memory size in the name: for 1g.5gb of an A100, the suggestion is
-    the first 1g of this device, not the name with the most similar spelling.
+    Other models have the same profiles with another memory size in the name. For an A100's 1g.5gb, the suggestion is
+    this device's first 1g profile and not the name with the most similar spelling.
     """
     known = list(known)
     wanted = _NVIDIA_NAME.fullmatch(name)
@@ -312,25 +312,25 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
 
 def _most_within(geometry: Geometry, profile: Profile, limits: Iterable[Limit]) -> int:
     count, end = 0, 0
-    for start in geometry.starts(profile):  # for parts of one length, the first free start is optimal
+    for start in geometry.starts(profile):  # for partitions of equal length, the first free start is optimal
         if start >= end:
             count, end = count + 1, start + profile.slices
     return min([count, *(each.most // each.takes[profile.name] for each in limits if profile.name in each.takes)])
 
 
 def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return numbers of profiles as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
+    """Expand counts of profiles to a list: mig-parted's `{1g.5gb: 2}` becomes `[1g.5gb, 1g.5gb]`."""
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
 def instance_id(slices: int, taken: range) -> int:
-    """Return the driver's number of a GPU instance: level by level in a tree that halves the memory slices."""
+    """Return the driver's GPU instance number: level by level in a tree that halves the memory slices."""
     size = max(1, len(taken))
     return slices // size - 1 + taken.start // size
 
 
 Parts = tuple[str, ...] | None
-"""The profiles of a device's partitions; None: the device stays whole."""
+"""The profiles of a device's partitions; None for a whole device."""
 
 
 AMD_LABEL = "dcm.amd.com/gpu-config-profile"
@@ -339,10 +339,10 @@ AMD_LABEL = "dcm.amd.com/gpu-config-profile"
 
 @dataclass(frozen=True, slots=True)
 class NamedLayout:
-    """The partitions that a layout gives an entry's devices."""
+    """The partitions of an entry's devices in a layout."""
 
-    parts: Mapping[int, Parts] = field(hash=False)  # by index; devices without an item stay as they are
-    refusal: str = ""  # why these devices cannot have it: one file of layouts may be for many models
+    parts: Mapping[int, Parts] = field(hash=False)  # by index; devices that are not listed do not change
+    refusal: str = ""  # why the devices do not support it; a file of layouts may be for many models
 
 
 class PartitionChoice(Section):
@@ -359,7 +359,7 @@ class PartitionChoice(Section):
     _layouts: Mapping[str, NamedLayout] = PrivateAttr(default_factory=dict)
 
     def among(self, layouts: Mapping[str, NamedLayout]) -> Self:
-        """The choice among these layouts: those of the file, or of the devices."""
+        """Return the choice with these layouts, which come from the file or the devices."""
         return self.with_private(_layouts=layouts)
 
     @property
@@ -368,12 +368,12 @@ class PartitionChoice(Section):
 
     @property
     def state_label(self) -> str:
-        """The label that reports whether the chosen layout is in force."""
+        """The label that reports whether the chosen layout is active."""
         return f"{self.label}-state" if self.label == AMD_LABEL else f"{self.label}.state"
 
     @property
     def initial(self) -> dict[int, tuple[str, ...]]:
-        """The profiles of each device that is partitioned, on a node without the label."""
+        """The profiles of each partitioned device on a node without the label."""
         layout = self.layouts.get(self.default)
         return {index: parts for index, parts in layout.parts.items() if parts is not None} if layout else {}
 
@@ -382,7 +382,7 @@ _BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[Dev
 
 
 def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str | tuple[str, ...]] | PartitionChoice:
-    """Validate the value in one of the two forms, so that the errors are of that form alone."""
+    """Validate the value in one of the two forms, so that all errors concern that form."""
     if isinstance(value, PartitionChoice) or (isinstance(value, dict) and keys_of(PartitionChoice) & value.keys()):
         return PartitionChoice.model_validate(value)
     if not isinstance(value, dict):
@@ -395,9 +395,9 @@ Partitions = Annotated[dict[DeviceRange, Layout] | PartitionChoice, WrapValidato
 
 
 def generated(geometry: Geometry, count: int) -> dict[str, NamedLayout]:
-    """Return the layouts of `count` devices: those of the geometry, and those with mig-parted's own names.
+    """Return the layouts of `count` devices: those of the geometry, and mig-parted's `all-disabled` and `all-enabled`.
 
-    Devices that are always in a mode have no layout without partitions.
+    Devices that are always in a mode do not have `all-enabled`.
     """
     named: dict[str, Parts] = {"all-disabled": None}
     if not geometry.whole_device:

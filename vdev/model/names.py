@@ -1,6 +1,6 @@
-"""Names that Kubernetes, runtimes and shells check: resources, ids, labels, variables, attributes, sockets.
+"""Rules for names: resources, ids, labels, variables, attributes and sockets.
 
-A function `..._problem` returns why a name would be refused, or the empty string. Sources: the kubelet's
+A function `..._problem` returns why a name is refused, or an empty string. Sources: the kubelet's
 IsExtendedResourceName (a label key of the form `requests.<name>`), the CDI specification's rules for names, and
 containerd, which panics for names of one letter.
 """
@@ -10,25 +10,25 @@ import hashlib
 import re
 from functools import lru_cache
 
-MAX_ID = 63  # characters of a device id for the kubelet, with the replica's suffix
+MAX_ID = 63  # characters of a device id in the kubelet's list, with the replica's suffix
 REPLICA_ROOM = 9  # characters for the replica's suffix
 NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENV_RULE = "use letters, digits and '_', and do not begin with a digit"
-_MAX_DOMAIN = 244  # 253 less the "requests." that the kubelet puts in front
+_MAX_DOMAIN = 244  # 253 minus the prefix "requests." that the kubelet adds
 _MAX_NAME = 63
 _MAX_PREFIX = 253  # of an annotation's key
 _NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 MAX_MESSAGE = 1024
-"""Characters of an Event's message, the shortest of the API's limits (k8s.io/api core/v1, `Event.message`)."""
+"""Maximum number of characters in an Event's message (source: k8s.io/api core/v1, `Event.message`)."""
 
 
 def resource_name_problem(name: str) -> str:
-    """Why the kubelet refuses the name of an extended resource."""
+    """Return why the kubelet refuses the name of an extended resource."""
     domain, slash, part = name.partition("/")
     if not slash:
         return f"{name!r} has no domain: a resource is named <domain>/<name>, such as example.com/{name or 'device'}"
@@ -55,23 +55,23 @@ def env_name_problem(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def visible_devices_env(resource: str) -> str:
-    """Return a resource's variable with the list of devices: `ACME_DEV_NPU_VISIBLE_DEVICES` for `acme.dev/npu`."""
+    """Return the name of a resource's variable, such as `ACME_DEV_NPU_VISIBLE_DEVICES` for `acme.dev/npu`."""
     return re.sub(r"[^A-Za-z0-9]", "_", resource).upper() + "_VISIBLE_DEVICES"
 
 
 def digest(text: str, length: int = 8) -> str:
-    """Return a short, stable fingerprint of a text, in lower-case hexadecimal."""
+    """Return a short, stable hash of a text in lower-case hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprint: int = 8) -> str:
     """Return a stable id for the device of an entry with this identity (a path, serial, port or index).
 
-    It is `<entry>-<identity>`, or `<entry>_<identity>` if the identity has a '-'. An entry's name has no '_', so no two
-    pairs share an id: entry `a` with `b-c` is `a_b-c`, and entry `a-b` with `c` is `a-b-c`. Characters that ids, CDI
-    names or file names do not allow become '-'. If that or the length limit loses something, the id ends in a
-    fingerprint of the whole; among tens of thousands of ids, two may share a fingerprint of 8 characters. `room` is for
-    the replica's suffix.
+    It is `<entry>-<identity>`, or `<entry>_<identity>` if the identity has a '-'. An entry's name has no '_', so two
+    pairs never share an id: entry `a` with `b-c` is `a_b-c`, and entry `a-b` with `c` is `a-b-c`. Characters that ids,
+    CDI names or file names do not allow become '-'. If characters are replaced or cut off, the id ends in a hash of the
+    whole text; among tens of thousands of ids, two may share a hash of 8 characters. `room` is the length that is
+    reserved for the replica's suffix.
     """
     plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
     clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
@@ -82,15 +82,15 @@ def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprin
 
 
 def is_nvidia_id(text: str) -> bool:
-    """Whether the text has the form of an id of NVIDIA's driver; no two nodes share one."""
+    """Whether the text has the form of an id of NVIDIA's driver. Such ids are globally unique."""
     return _NVIDIA_ID.fullmatch(text) is not None
 
 
 def socket_name(resource: str, instance: str, *, room: int = 60) -> str:
-    """Return the base name of a resource's socket, one for each process (`instance`), in `room` characters.
+    """Return the file name of a resource's socket with at most `room` characters. `instance` identifies the process.
 
-    It is `vdev-<part of the name>-<hash of resource>-<instance>.sock`. A socket's path has at most 107 bytes, and the
-    kubelet's directory leaves about 75 of them; in a longer directory, the readable part is shorter or left out.
+    It is `vdev-<part of the name>-<hash of resource>-<instance>.sock`. A socket's path has at most 107 bytes, of which
+    the kubelet's directory leaves about 75. In a longer directory, the readable part is shorter or omitted.
     """
     rest = f"-{digest(resource)}-{instance}.sock"
     part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[: max(0, min(20, room - len(rest) - 5))].strip("-.")
@@ -98,7 +98,7 @@ def socket_name(resource: str, instance: str, *, room: int = 60) -> str:
 
 
 def domain_and_name(resource: str) -> tuple[str, str]:
-    """`acme.dev/npu` gives (`acme.dev`, `npu`)."""
+    """Split `acme.dev/npu` into `acme.dev` and `npu`."""
     domain, _, name = resource.partition("/")
     return domain, name
 
@@ -112,15 +112,15 @@ _OTHERS = ("kubelet.kubernetes.io", "node.kubernetes.io", "node-restriction.kube
 _OWNED = frozenset(
     {"kubernetes.io", "k8s.io", "beta.kubernetes.io", "topology.kubernetes.io", "failure-domain.beta.kubernetes.io"}
 )
-_FEATURES = "feature.node.kubernetes.io"  # of Node Feature Discovery, which is not part of Kubernetes itself
+_FEATURES = "feature.node.kubernetes.io"  # of Node Feature Discovery, which is not part of Kubernetes
 
 KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
-"""The conditions of a node that the kubelet, or a cloud's controller, writes."""
+"""Node conditions that the kubelet or a cloud controller writes."""
 
 
 @functools.lru_cache(maxsize=1024)
 def key_problem(key: str) -> str:
-    """Why Kubernetes refuses the key of a label, or who else owns the key."""
+    """Return why Kubernetes refuses the key of a label, or that the key belongs to Kubernetes."""
     if wrong := qualified_name_problem(key, "label key"):
         return wrong
     prefix = key.rpartition("/")[0]
@@ -130,7 +130,7 @@ def key_problem(key: str) -> str:
 
 
 def value_problem(value: str) -> str:
-    """Why Kubernetes refuses the value of a label; an empty value is allowed."""
+    """Return why Kubernetes refuses the value of a label. An empty value is allowed."""
     if len(value) > MAX_VALUE:
         return f"{value!r} has {len(value)} characters; at most {MAX_VALUE} are allowed"
     if value and not NAME_PART.fullmatch(value):
@@ -139,7 +139,7 @@ def value_problem(value: str) -> str:
 
 
 def literals_problem(literals: tuple[str, ...]) -> str:
-    """Why a template with these literals cannot produce a valid label value."""
+    """Return why a template with these literals cannot produce a valid label value."""
     if len(literals) == 1:
         return value_problem(literals[0])
     text = "".join(literals)
@@ -155,7 +155,7 @@ def literals_problem(literals: tuple[str, ...]) -> str:
 
 
 def qualified_name_problem(text: str, what: str = "key", *, any_case: bool = False) -> str:
-    """Why Kubernetes refuses `text`, which has the form `[<DNS name>/]<name>`; `what` names its kind."""
+    """Return why Kubernetes refuses a name of the form `[<DNS name>/]<name>`. `what` is its kind for the message."""
     prefix, slash, name = text.rpartition("/")
     if slash and (not DNS_NAME.fullmatch(prefix.lower() if any_case else prefix) or len(prefix) > _MAX_PREFIX):
         case = "" if any_case else " in lower case"
@@ -185,7 +185,7 @@ def node_name_problem(name: str) -> str:
 
 
 def condition_type_problem(name: str) -> str:
-    """Why vdev cannot write a condition of this type."""
+    """Return why vdev cannot write a condition of this type."""
     if name in KUBELET_CONDITIONS:
         return f"the condition {name} belongs to the kubelet, which would write over it"
     if len(name) > _MAX_TYPE:
@@ -208,7 +208,7 @@ MAX_DRIVER = 63
 MAX_STRING = 64
 MAX_IDENTIFIER = 32
 MAX_ENTRIES = 32
-"""Attributes and capacities of a device together."""
+"""Maximum number of attributes and capacities of a device together."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DEVICE = 63
@@ -228,7 +228,7 @@ def driver_problem(name: str) -> str:
 
 
 def attribute_problem(name: str) -> str:
-    """Why Kubernetes refuses the name of an attribute: it is an identifier, perhaps with a domain in front."""
+    """Return why Kubernetes refuses the name of an attribute: an identifier with an optional domain."""
     domain, slash, rest = name.rpartition("/")
     if slash and (not DNS_NAME.fullmatch(domain) or len(domain) > MAX_DRIVER):
         wrong = f"{domain!r} before '/' is not a DNS name in lower case of at most {MAX_DRIVER} characters"
@@ -242,7 +242,7 @@ def attribute_problem(name: str) -> str:
 
 
 def string_problem(text: str) -> str:
-    """Why a text cannot be the value of an attribute."""
+    """Return why a text cannot be the value of an attribute."""
     size = len(text.encode())
     if size > MAX_STRING:
         return f"{text[:20]!r}… has {size} bytes; a string in a ResourceSlice has at most {MAX_STRING}"
@@ -250,7 +250,7 @@ def string_problem(text: str) -> str:
 
 
 def version_problem(text: str) -> str:
-    """Why a text is not a version as in Semantic Versioning 2.0.0."""
+    """Return why a text is not a version (Semantic Versioning 2.0.0)."""
     if len(text) > MAX_STRING:
         return f"{text[:20]!r}… has {len(text)} characters; a version has at most {MAX_STRING}"
     if not _VERSION.fullmatch(text):
@@ -259,16 +259,16 @@ def version_problem(text: str) -> str:
 
 
 def qualified(name: str, driver: str) -> str:
-    """Return an attribute's name with its domain, by default that of the driver."""
+    """Return an attribute's name with its domain. The default domain is the driver's name."""
     return name if "/" in name else f"{driver}/{name}"
 
 
 def identifier(text: str) -> str:
-    """Turn any text into the name of an attribute; empty if no character is left."""
+    """Convert any text to the name of an attribute; empty if no character remains."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_")
     return f"_{name}"[:MAX_IDENTIFIER] if name[:1].isdigit() else name
 
 
 def dns_label(text: str) -> str:
-    """Turn any text into a DNS label; empty if no character is left. Different texts may have the same one."""
+    """Convert any text to a DNS label; empty if no character remains. Different texts may have the same label."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_DEVICE].strip("-")

@@ -1,8 +1,9 @@
-"""Path patterns: which paths match, and which text each wildcard matched. `discovery` walks the file system.
+"""Path patterns: whether a path matches, and the text that each wildcard matches. `discovery` walks the file system.
 
-`*` is any run of characters except `/`, `?` one of them, `[abc]`, `[a-z]` and `[!abc]` one of a set, `**` as a whole
-component any number of directories. Only a dot in the pattern matches a leading dot. To match a literal wildcard
-character, put it in brackets: `[*]`. Wildcards are greedy from left to right, as in a regular expression.
+`*` matches any characters except `/`; `?` matches one of them; `[abc]`, `[a-z]` and `[!abc]` match one character of a
+set; `**` as a whole component matches any number of directories. Only a dot in the pattern matches a leading dot. To
+match a literal wildcard character, put it in brackets: `[*]`. Wildcards are greedy from left to right, as in regular
+expressions.
 """
 
 import itertools
@@ -15,20 +16,20 @@ _WILD = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
 _BRACES = re.compile(r"\{[^{},]*,[^{}]*\}")  # {a,b} of shells
 _TOKEN = re.compile(r"\[(?P<set>(?:!.|[^!])[^\]]*)\]|(?P<stars>\*+)|.", re.DOTALL)
-"""A part of a component: a set, in which a bracket in first place is a plain character; stars; or one character."""
+"""A part of a component: a set, in which a leading bracket is a plain character; stars; or one character."""
 _PARTS = re.compile(r".-.|.", re.DOTALL)  # of a set
 _NOTHING = "((?!))"
 RECURSIVE = "**"
 
 
 def natural_key(text: str) -> tuple[tuple[int, str], ...]:
-    """Sorts numbers by their value, `ttyUSB2` before `ttyUSB10`, and the rest as text."""
+    """Return a sort key that compares numbers by value: `ttyUSB2` is before `ttyUSB10`."""
     parts = _DIGITS.split(text)
     return tuple((int(part) if place % 2 else -1, part) for place, part in enumerate(parts))
 
 
 def has_wildcard(component: str) -> bool:
-    """Whether a component of a pattern needs a directory to be listed."""
+    """Whether a component of a pattern has a wildcard, so that the directory must be listed."""
     return bool(_WILD.search(component))
 
 
@@ -41,7 +42,7 @@ class PathPattern:
 
     @cached_property
     def is_literal(self) -> bool:
-        """Whether it can match only one path."""
+        """Whether the pattern has no wildcards and matches only one path."""
         return not any(has_wildcard(component) for component in self.components)
 
     @cached_property
@@ -51,7 +52,7 @@ class PathPattern:
 
     @cached_property
     def below(self) -> tuple[str, ...]:
-        """The components below that directory."""
+        """The components below `directory`."""
         fixed = itertools.takewhile(lambda component: not has_wildcard(component), self.components[:-1])
         return self.components[sum(1 for _ in fixed) :]
 
@@ -63,12 +64,12 @@ class PathPattern:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> PathPattern:
-    """A pattern from its text."""
+    """Parse a pattern."""
     return PathPattern(text, tuple(component for component in text.split("/") if component))
 
 
 def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
-    """Return why a pattern cannot match what was probably meant, and what to write; or two empty strings."""
+    """Return why a pattern is probably a mistake, and what to write instead; or two empty strings."""
     plain = ""  # the pattern without its sets
     for component in text.split("/") if is_path else [text]:
         for token in _TOKEN.finditer(component):
@@ -93,7 +94,7 @@ def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
 
 
 def matches_any(path: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns, given as texts, matches the path."""
+    """Whether one of the patterns (as text) matches the path."""
     return any(parse(pattern).captures(path) is not None for pattern in patterns)
 
 
@@ -115,7 +116,7 @@ def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
     """Return the regular expression of a whole path, with a group for each wildcard."""
     parts = [r"((?:/(?!\.)[^/]+)*)" if each == RECURSIVE else f"/{_expression(each)}" for each in components]
     if components[-1:] == (RECURSIVE,):
-        parts[-1] = r"((?:/(?!\.)[^/]+)+)"  # at the end it stands for at least one
+        parts[-1] = r"((?:/(?!\.)[^/]+)+)"  # at the end, it matches at least one component
     return re.compile("".join(parts) or "/")
 
 
@@ -137,13 +138,13 @@ def _set(body: str) -> str:
     negated = body.startswith("!")
     inner = body[negated:]
     if len(inner) == 1 and not negated:
-        return re.escape(inner)  # `[*]` is a written character, no wildcard
+        return re.escape(inner)  # `[*]` is a literal character
     parts = [
         re.escape(part[0]) + (f"-{re.escape(part[2])}" if part[1:] else "")
         for part in _PARTS.findall(inner)
         if part[0] <= part[-1]
     ]
     if not parts:
-        return "([^/])" if negated else _NOTHING  # only empty ranges: everything, or nothing
+        return "([^/])" if negated else _NOTHING  # all ranges are empty: matches any character or nothing
     text = "".join(parts)
     return f"([^/{text}])" if negated else f"((?!/)[{text}])"

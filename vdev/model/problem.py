@@ -1,4 +1,4 @@
-"""Problems and their places in files, and the words of messages."""
+"""Problems of a configuration, their places in files, and helpers for the text of messages."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 KeyPath = tuple[str | int, ...]
-"""The way from the top of a file to a value: keys and list indices."""
+"""The path from the top of a file to a value: keys and list indices."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -38,9 +38,9 @@ def show(path: KeyPath) -> str:
 
 
 class Where(str):
-    """`file:line:column: path` of a value, with both parts, for problems that are found later.
+    """The text `file:line:column: path` of a value, with both parts as attributes, for problems that are found later.
 
-    `for_nvidia`: the file is for NVIDIA's plugin, which ignores values that it does not know.
+    `for_nvidia` is True for a file for NVIDIA's plugin, which ignores unknown values.
     """
 
     place: Place = Place("")
@@ -56,14 +56,14 @@ class Where(str):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value of the command line or the environment that replaces one of the file."""
+    """A value from the command line or the environment that replaces a value in the file."""
 
     value: str | int | bool | tuple[str, ...]
     source: str  # `flag --mig-strategy` or `env MIG_STRATEGY`
 
 
 class Severity(StrEnum):
-    """An error makes its part of the configuration unusable, a warning does not, and a notice is only information."""
+    """ERROR: that part of the configuration is unusable. WARNING: it is usable. NOTICE: for information only."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -72,21 +72,21 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong, or worth knowing."""
+    """An error, a warning or a notice about a configuration."""
 
     severity: Severity
-    where: str  # a `Where`, or the entry's name for a fact of the node
+    where: str  # a `Where`, or the entry's name for a problem on the node
     message: str
     hint: str = ""
 
     @property
     def place(self) -> Place | None:
-        """The position, if it is in a file."""
+        """The position in a file, or None."""
         return self.where.place if self.where and isinstance(self.where, Where) else None
 
     @property
     def path(self) -> KeyPath:
-        """The value that it is about."""
+        """The path of the value with the problem."""
         return self.where.path if isinstance(self.where, Where) else ()
 
     @property
@@ -116,13 +116,13 @@ def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.is_error)
 
 
-_MAX_SUGGESTIONS = 8  # of a family of words
+_MAX_SUGGESTIONS = 8  # of words with the same first part
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return `did you mean 'x'?` for the nearest allowed word, or the empty string if none is near.
 
-    If the word is the first part of several, such as the name of a family of devices, all of these are suggested.
+    If several words begin with it, such as the models of a device family, all of them are suggested.
     """
     known = list(allowed)
     lower = word.lower()
@@ -144,7 +144,7 @@ MAX_LISTED = 10  # words in a message
 def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", command: str = "") -> str:
     """Return `did you mean 'x'? allowed: a, b, c`; `near` is the suggestion or empty.
 
-    Of more than ten words, the first ten are listed, with the command that shows all.
+    If there are more than ten words, the first ten are listed, with the command that shows all.
     """
     known = list(words)
     text = f"{lead} {', '.join(known[:MAX_LISTED])}"
@@ -164,7 +164,7 @@ def either(words: Sequence[str]) -> str:
 
 
 def _is_first_part(word: str, whole: str) -> bool:
-    """Whether `word` is the beginning of `whole`, and ends at the end of a word or a number in it."""
+    """Whether `whole` starts with `word`, and `word` ends at the end of a word or number in `whole`."""
     last, following = word[-1:], whole[len(word) : len(word) + 1]
     is_inside = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
     return bool(last and following) and not is_inside and whole.startswith(word)

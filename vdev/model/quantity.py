@@ -1,7 +1,7 @@
-"""Quantities of Kubernetes, such as `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
+"""Kubernetes quantities, such as `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
 
-The rules are those of resource.Quantity. An amount of memory is also a whole number of bytes (Kubernetes would round
-up) from 0 to 2^63 - 1.
+The rules are those of resource.Quantity. In addition, an amount of memory must be a whole number of bytes from 0 to
+2^63 - 1 (Kubernetes rounds up).
 """
 
 import functools
@@ -23,7 +23,7 @@ _LIMIT = 2**63
 
 
 class QuantityError(VdevError, ValueError):
-    """A text that is not an amount of memory. The message says why and what is allowed."""
+    """A text that is not an amount of memory. The message has the reason and what is allowed."""
 
     exit_code = 2
 
@@ -50,7 +50,7 @@ def parse_quantity(text: str | int) -> int:
 def amount_of(quantity: object) -> Fraction | None:
     """Return the amount of a quantity in an object, or None if it is not a quantity.
 
-    The API server may return another text for the same amount, `1k` for 1000: compare amounts and not texts.
+    The API server may return another text for the same amount, such as `1k` for 1000, so compare amounts.
     """
     form = _FORM.fullmatch(str(quantity))
     scale = None if form is None else {**_SCALE, **_SMALL}.get(form["suffix"] or "")
@@ -64,7 +64,7 @@ def _amount(form: re.Match[str], scale: Fraction | int) -> Fraction:
 
 
 def written(amount: int) -> str:
-    """Write an amount as a quantity, with the suffix that makes it shortest: 16Gi, or 100G (which is 97656250Ki)."""
+    """Format an amount as the shortest quantity: 16Gi, or 100G (and not 97656250Ki)."""
     return min((_with_suffix(amount, *each) for each in ((1024, (*_BINARY,)), (1000, (*_DECIMAL,)))), key=len)
 
 
@@ -76,7 +76,7 @@ def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
 
 
 def _suffix_hint(suffix: str) -> str:
-    """Return what was probably meant: `G` by `GB`, `Gi` by `GiB` or `gi`."""
+    """Suggest a suffix: `G` for `GB`, `Gi` for `GiB` or `gi`."""
     if suffix in ("m", "u", "n"):
         return "memory is counted in whole bytes, and M is the suffix for a million"
     for known in (*_BINARY, *_DECIMAL):

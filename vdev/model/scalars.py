@@ -1,10 +1,9 @@
-"""The types of single values.
+"""The types of scalar values in the configuration.
 
-Each type takes a scalar as it was written, and its error says what it expects.
+Each type validates a scalar as it is written in the file. Its error contains what it expects.
 
-YAML's guess about an unquoted scalar is never followed silently: if a text is expected, an unquoted number is
-an error that says to quote it, and the other way round. Python values are accepted as well, so that models can be built
-in code.
+The type of an unquoted scalar is never guessed silently: if a string is expected, an unquoted number is an error that
+asks for quotes, and vice versa. Python values are also accepted, so that models can be built in code.
 """
 
 import math
@@ -40,7 +39,7 @@ def _text(value: object) -> object:
     return value if isinstance(value, str) else refuse(f"expected a string, got {described(value)}")
 
 
-MAX_NAME = 255  # bytes of a file's name, on every file system of Linux
+MAX_NAME = 255  # bytes in a file's name, on all Linux file systems
 
 
 def _as_written(value: object) -> object:
@@ -52,22 +51,22 @@ def _as_written(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""A text; one that looks like a number must be quoted."""
+"""A string. A string that looks like a number must be quoted."""
 
 AsWritten = Annotated[
     str,
     BeforeValidator(_as_written),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}),
 ]
-"""A text, number or boolean, kept as the text that was written."""
+"""A string, number or boolean, stored as the text in the file."""
 
 
 Refusal = str | tuple[str, str]
-"""What is wrong with a value, perhaps with a hint; "" means that it is right."""
+"""What is wrong with a value, optionally with a hint; an empty string if the value is valid."""
 
 
 class Constraint:
-    """Refuses a value of the right type if `problem_of` returns what is wrong; `json` is the same in JSON Schema."""
+    """Refuses a value for which `problem_of` returns a problem. `json` is the equivalent in JSON Schema."""
 
     def __init__(self, problem_of: Callable[[Any], Refusal], **json: object) -> None:
         self._problem_of = problem_of
@@ -86,7 +85,7 @@ class Constraint:
 
 
 def matching(regex: str, expected: str) -> Constraint:
-    """Require that the whole text matches the regular expression; `expected` describes it in words."""
+    """Require that a regular expression matches the whole text. `expected` describes it in words."""
     compiled = re.compile(regex)
 
     def problem(value: str) -> Refusal:
@@ -96,7 +95,7 @@ def matching(regex: str, expected: str) -> Constraint:
 
 
 def between(least: int, most: int | None = None) -> Constraint:
-    """Require a number within bounds, both included."""
+    """Require a number within inclusive bounds."""
     expected = f"at least {least}" if most is None else f"{least} to {most}"
 
     def problem(value: int) -> Refusal:
@@ -145,15 +144,15 @@ def _empty_problem(value: str) -> str:
 
 
 Word = Annotated[Text, Constraint(_empty_problem, minLength=1)]
-"""A text that is not empty."""
+"""A non-empty string."""
 
 _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 ResourceName = Annotated[Text, Constraint(names.resource_name_problem, pattern=_RESOURCE)]
-"""An extended resource that Kubernetes accepts: `<domain>/<name>`."""
+"""The name of an extended resource: `<domain>/<name>`."""
 
 
 def _templated_problem(value: str) -> Refusal:
-    """Like `resource_name_problem`, for a name whose part after '/' may have placeholders."""
+    """Like `resource_name_problem`, for a name that may have placeholders after '/'."""
     if "{" not in value and "}" not in value:
         return names.resource_name_problem(value)
     domain, slash, _ = value.partition("/")
@@ -169,7 +168,7 @@ def _templated_problem(value: str) -> Refusal:
 
 
 ResourceTemplate = Annotated[Text, Constraint(_templated_problem, pattern="^[a-z0-9.-]+/.+$")]
-"""An extended resource, or one per device: the part after '/' may hold placeholders."""
+"""The name of an extended resource. The part after '/' may have placeholders."""
 
 EnvName = Annotated[Text, Constraint(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
@@ -185,7 +184,7 @@ def _template(value: object) -> Template:
 
 
 TemplateText = Annotated[Template, PlainValidator(_template), WithJsonSchema({"type": "string"})]
-"""A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
+"""A string with placeholders such as {index} or {attributes.model}. {{ and }} are literal braces."""
 
 PathTemplate = Annotated[TemplateText, Constraint(_template_path_problem, pattern="^/[^*?]*$")]
 """An absolute path with placeholders."""
@@ -197,10 +196,10 @@ FilePath = Annotated[Text, Constraint(_file_problem, pattern="^/")]
 """The absolute path of a file."""
 
 PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
-"""An absolute path pattern that can match something."""
+"""An absolute path pattern without likely mistakes."""
 
 NodePattern = Annotated[Word, Constraint(path_pattern.problem)]
-"""A pattern for names of nodes."""
+"""A pattern for node names."""
 
 AnnotationKey = Annotated[Word, Constraint(names.annotation_key_problem)]
 """The key of an annotation that Kubernetes accepts."""
@@ -209,10 +208,10 @@ LabelKey = Annotated[Word, Constraint(names.key_problem)]
 """The key of a label that Kubernetes accepts."""
 
 ConditionType = Annotated[Word, Constraint(names.condition_type_problem)]
-"""The type of a condition of the Node that Kubernetes accepts."""
+"""The type of a Node condition that vdev may write."""
 
 Permissions = Annotated[Text, Constraint(_permissions_problem, pattern="^[rwm]{1,3}$")]
-"""What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
+"""Permissions of a container for a device node: one or more of r (read), w (write) and m (mknod)."""
 
 
 _MAX_PORT = 65535
@@ -225,21 +224,21 @@ def _host_port(value: str) -> str:
     if host.count(":") and not (host.startswith("[") and host.endswith("]")):
         refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
     try:
-        host.encode("idna")  # as sockets do
+        host.encode("idna")  # like Python's sockets
     except UnicodeError:
         refuse(f"{value!r} is not an address", f"{host!r} is no name of a host")
     return value
 
 
 HostPort = Annotated[AsWritten, AfterValidator(_host_port)]
-"""An address to listen at: host:port, or :port for all addresses of the node."""
+"""An address to listen on: host:port, or :port for all addresses of the node."""
 
 
 # --- numbers, booleans, times ----------------------------------------------------------------------------------------
 
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _MAX_DIGITS = 18
-MAX_COUNT = 200_000  # devices with the shortest ids in 4 MiB, the longest list that the kubelet accepts
+MAX_COUNT = 200_000  # devices with the shortest ids in the kubelet's largest list, 4 MiB
 _LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -270,7 +269,7 @@ def _boolean(value: object) -> object:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-"""A whole number, in decimal."""
+"""A whole decimal number."""
 
 Count = Annotated[Whole, between(1, MAX_COUNT)]
 Index = Annotated[Whole, between(0)]
@@ -316,17 +315,17 @@ Duration = Annotated[
         {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^([0-9.]+(h|ms|m|s))+$"}]}
     ),
 ]
-"""A time, such as 200ms, 5s or 1m30s; a plain number is in seconds."""
+"""A duration in seconds: a number, or a text such as 200ms, 5s or 1m30s."""
 
 
 def index_range(text: str) -> range:
-    """Return the indices of `3` or `0-2`, both ends included; none if the range ends before it begins."""
+    """Return the indices of `3` or `0-2`, with both ends. A reversed range is empty."""
     low, _, high = text.partition("-")
     return range(int(low), int(high or low) + 1)
 
 
 def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
-    """Require a duration above zero of at most `most` seconds; `shown` is that limit as people write it."""
+    """Require a duration above 0 and at most `most` seconds. `shown` is that limit in messages."""
 
     def problem(value: float) -> Refusal:
         expected = "expected more than 0" + f", at most {shown}" * bool(shown)
@@ -367,7 +366,7 @@ def _amount(value: object) -> object:
 
 
 Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]
-"""A whole amount of anything, as a Kubernetes quantity: 100, 16Gi, 10G."""
+"""A whole amount in any unit, as a Kubernetes quantity: 100, 16Gi, 10G."""
 AMOUNT = (("type", ("integer", "string")),)
 
 
@@ -375,14 +374,14 @@ AMOUNT = (("type", ("integer", "string")),)
 
 
 def one_of(value: object, allowed: Iterable[str]) -> str:
-    """Return the value if it is one of the allowed words, else refuse it with the nearest of them."""
+    """Return the value if it is an allowed word, else refuse it and suggest the nearest word."""
     words = [str(word) for word in allowed]
     return str(value) if isinstance(value, str) and value in words else refuse(*unlisted(value, words))
 
 
 @dataclass(frozen=True, slots=True)
 class Shorthand:
-    """Accepts a shorter form of a value: `convert` makes the full form, of the types `full`; `json` is its schema."""
+    """Accepts a short form of a value. `convert` returns the full form, of the types `full`. `json` is the schema."""
 
     full: tuple[type, ...]
     json: tuple[tuple[str, Any], ...]
@@ -400,7 +399,7 @@ class Shorthand:
 
 
 class OneOrMany:
-    """Accepts a single item for a list of one."""
+    """Accepts a single item as a list with one item."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def listed(value: object) -> object:
@@ -423,4 +422,4 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 NO_DEFAULT = Field(json_schema_extra=_without_default)
-"""Leaves the default out of the JSON Schema, because it depends on other values."""
+"""Omits the default from the JSON Schema, because it depends on other values."""

@@ -1,6 +1,6 @@
-"""The base of all mappings of the file, `Section`, and how validators refuse values.
+"""`Section`, the base class of all mappings in the file, and functions for validators that refuse values.
 
-YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that the types of single values can decide.
+An unquoted scalar that YAML reads as a number or boolean is a `Plain`, so that scalar types can check it.
 """
 
 import functools
@@ -20,20 +20,20 @@ from pydantic_core import PydanticCustomError
 from .problem import MAX_LISTED, Where, did_you_mean, either, listed
 
 PROBLEM = "vdev"
-"""The type of pydantic errors whose text is vdev's."""
+"""The type of pydantic errors with a text from vdev."""
 
 MAX_QUOTED = 60
-"""Characters of a text that an error quotes."""
+"""Maximum number of characters that an error quotes from a text."""
 
 
 class Plain(str):
-    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
+    """The text of an unquoted scalar that YAML reads as a number or a boolean."""
 
     __slots__ = ()
 
 
 class NoValue:
-    """The value of a key that has none in the file."""
+    """The type of NO_VALUE, which marks a key without a value in the file."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -43,9 +43,9 @@ NO_VALUE = NoValue()
 
 
 class Section(BaseModel):
-    """A mapping of the file: its keys are known, in camel case.
+    """A mapping in the file, with a fixed set of keys in camel case.
 
-    A key without a value counts as absent, unless `config.pipeline` puts NO_VALUE for it, which every type refuses.
+    A key without a value counts as absent, unless `config.pipeline` sets it to NO_VALUE, which every type refuses.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
@@ -57,13 +57,13 @@ class Section(BaseModel):
 
     @property
     def written(self) -> dict[str, Any]:
-        """The values that the file gives, by key."""
+        """The values in the file, by key."""
         fields = type(self).model_fields
         return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The keys with a value other than their default, in the schema's order.
+        """The keys whose value is not the default, in the schema's order.
 
         False and an empty list count as absent.
         """
@@ -82,29 +82,29 @@ class Section(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
     def over(self, base: Self) -> Self:
-        """Return the base with the values that are given here."""
+        """Return `base`, overridden with the values that are set here."""
         return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     def with_private(self, **values: object) -> Self:
-        """Return a copy with these private attributes, which are not part of the file."""
+        """Return a copy with these private attributes. They are not part of the file."""
         copy = self.model_copy()
         for name, value in values.items():
             setattr(copy, name, value)
         return copy
 
     def __deepcopy__(self, memo: object = None) -> Self:
-        """Return itself: sections are immutable, and pydantic copies each default that it cannot hash."""
+        """Return self, because sections are immutable and pydantic deep-copies each default that it cannot hash."""
         return self
 
 
 class FileMapping(dict[str, Any]):
-    """A mapping of a file. `where` is its place."""
+    """A mapping in a file, with its place."""
 
     where = Where()
 
 
 class Placed(Section):
-    """An item of a list in the file that knows its place, for problems that are found later."""
+    """A list item that stores its place in the file, for problems that are found later."""
 
     _where: Where = PrivateAttr(Where())
 
@@ -117,29 +117,29 @@ class Placed(Section):
         return made
 
     def __eq__(self, other: object) -> bool:
-        """A moved line is no change."""
+        """Compare items without their places, so that a moved item is unchanged."""
         same_form = isinstance(other, Placed) and self.where.for_nvidia == other.where.for_nvidia
         return same_form and self.__dict__ == other.__dict__
 
     @property
     def where(self) -> Where:
-        """Its place in the file; empty for an item that is built in code."""
+        """The place in the file; empty for an item that is built in code."""
         return self._where
 
     @property
     def for_nvidia(self) -> bool:
-        """Whether the file is for NVIDIA's plugin, which ignores values that it does not know."""
+        """Whether the file is for NVIDIA's plugin, which ignores unknown values."""
         return self._where.for_nvidia
 
 
 @functools.cache
 def keys_of(section: type[Section]) -> frozenset[str]:
-    """The keys that the mapping may have."""
+    """Return the keys that the mapping may have."""
     return frozenset(field.alias or name for name, field in section.model_fields.items())
 
 
 def refuse(message: str, hint: str = "") -> NoReturn:
-    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
+    """Raise an error for the value under validation. `hint` is what is allowed, or what to do."""
     raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
 
 
@@ -157,7 +157,7 @@ def described(value: object) -> str:
 
 
 def unlisted(value: object, words: Sequence[str]) -> tuple[str, str]:
-    """Return what is wrong with a value that is none of the allowed words, and a hint with the nearest of them."""
+    """Return the message for a value that is not an allowed word, and a hint with the nearest word."""
     near = did_you_mean(str(value), words) if isinstance(value, str) else ""
     if len(words) > MAX_LISTED:
         hint = listed(words, near, lead="expected one of", command="vdev schema")

@@ -1,4 +1,4 @@
-"""Where the real devices of an entry come from: `glob`, `sysfs` or `usb`."""
+"""The sources of real devices of an entry: `glob`, `sysfs` or `usb`."""
 
 import functools
 import operator
@@ -40,7 +40,7 @@ from .section import Plain, Section, described, refuse
 
 
 class PathType(StrEnum):
-    """How a container gets a path: as a device node, or as a bind mount."""
+    """How a container gets a path: as a device node or as a bind mount."""
 
     DEVICE = "device"
     MOUNT = "mount"
@@ -58,7 +58,7 @@ class NodeKind(StrEnum):
 
 
 class GroupBy(StrEnum):
-    """Which matches form a device: the i-th of each, those in which `*` captured the same text, or all of them."""
+    """Which matches form a device: the i-th match of each item, matches with the same text for `*`, or all matches."""
 
     POSITION = "position"
     NAME = "name"
@@ -95,7 +95,7 @@ class GlobItem(Section):
 
 
 def path_item(value: object) -> list[Any]:
-    """A single pattern as a list of items."""
+    """Convert a single pattern to a list of items."""
     return [{"path": value} if isinstance(value, str) else value]
 
 
@@ -103,7 +103,7 @@ Component = TypeVar("Component", bound=Section)
 
 
 def _needed(components: tuple[Component, ...]) -> tuple[Component, ...]:
-    """Return the components of a device, which cannot lack its only one."""
+    """Return the components of a device. A single component is never optional."""
     return (components[0].model_copy(update={"optional": False}),) if len(components) == 1 else components
 
 
@@ -113,7 +113,7 @@ Glob = Annotated[tuple[GlobItem, ...], AfterValidator(_needed), OneOrMany(), Sho
 
 
 class Operator(StrEnum):
-    """How an attribute is compared."""
+    """The operator of a condition on an attribute."""
 
     GLOB = "glob"
     IN = "in"
@@ -135,7 +135,7 @@ _NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\
 
 
 def number(text: str | None) -> float | None:
-    """Return the value of a number in sysfs, decimal or hexadecimal with `0x`; None if it is not a number."""
+    """Parse a number in sysfs, decimal or hexadecimal with `0x`. Returns None if it is not a number."""
     text = "" if text is None else text.strip()
     if not _NUMBER.fullmatch(text):
         return None
@@ -151,7 +151,7 @@ def _number_text(value: object) -> str:
 _pattern_problem = functools.partial(path_pattern.problem, is_path=False)
 TextPattern = Annotated[Text, Constraint(_pattern_problem)]
 WordPattern = Annotated[Word, Constraint(_pattern_problem)]
-"""A pattern for a word."""
+"""A pattern for a non-empty text."""
 
 _PATTERN: TypeAdapter[str] = TypeAdapter(TextPattern)
 _PATTERNS: TypeAdapter[Any] = TypeAdapter(Annotated[tuple[TextPattern, ...], not_empty()])
@@ -219,9 +219,9 @@ _COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
 
 
 def meets(test: AttributeTest, value: str | None) -> bool:
-    """Whether the value meets the condition; None is a missing attribute, for `notIn` and `exists: false`.
+    """Whether a value meets a condition. None is a missing attribute; only `notIn` and `exists: false` match it.
 
-    sysfs writes PCI ids as `0x10de` and USB ids as `046d`; a pattern matches with and without the prefix, in any case.
+    sysfs has PCI ids as `0x10de` and USB ids as `046d`. A pattern matches with and without the prefix, in any case.
     """
     match test.operator:
         case Operator.EXISTS:
@@ -238,7 +238,7 @@ def meets(test: AttributeTest, value: str | None) -> bool:
 
 
 def wording(attribute: str, test: AttributeTest) -> str:
-    """Return the condition in words: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
+    """Return a condition in words: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
     values = ", ".join(test.values)
     match test.operator:
         case Operator.EXISTS:
@@ -274,7 +274,7 @@ Attribute = Annotated[Text, Constraint(_attribute_problem, pattern="^[^/]")]
 Subsystem = Annotated[
     Text, matching(r"(?!\.{1,2}$)[^/]+", "the name of a class, a bus or a subsystem, such as tty, without '/'")
 ]
-"""A name below /sys/class or /sys/bus."""
+"""The name of a directory in /sys/class or /sys/bus."""
 
 AttributeCondition = Annotated[AttributeTest, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
 """A condition on an attribute's value."""
@@ -299,7 +299,7 @@ class Sysfs(Section):
 
     @property
     def kind(self) -> str:
-        """Whether a class or a bus is given."""
+        """The kind of the subsystem: `class` or `bus`."""
         return "class" if self.class_ else "bus"
 
     @property
@@ -313,7 +313,7 @@ class Sysfs(Section):
 
 
 def _padded(width: int) -> AfterValidator:
-    """Turn hexadecimal digits into the form of sysfs: lower case, full width, no prefix."""
+    """Convert hexadecimal digits to the form of sysfs: lower case, full width, no prefix."""
     return AfterValidator(lambda digits: digits.lower().removeprefix("0x").zfill(width))
 
 

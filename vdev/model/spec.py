@@ -1,4 +1,4 @@
-"""The configuration file as a whole, and its sections of flags, sharing, names by pattern and node."""
+"""The configuration file as a whole, and its sections `flags`, `sharing`, `resources` and `node`."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ DOMAIN = "nvidia.com"
 
 
 def prefixed(name: object) -> object:
-    """Put `nvidia.com/` before a name without a domain, as NVIDIA's plugin does."""
+    """Add the domain `nvidia.com` to a name without a domain, like NVIDIA's plugin."""
     return f"{DOMAIN}/{name}" if type(name) is str and name and "/" not in name else name
 
 
@@ -87,7 +87,7 @@ References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references
 
 
 def comma_list(value: object) -> list[object]:
-    """Split a text at its commas, as NVIDIA's flags and variables have lists; another value is a list of one."""
+    """Split a text at commas, like NVIDIA's flags and variables. Another value becomes a list with one item."""
     if type(value) is str:
         return [item.strip() for item in value.split(",")]
     return [value]
@@ -155,7 +155,7 @@ class PluginFlags(Section):
 
     @property
     def gives_nodes(self) -> bool:
-        """Whether containers get the nodes of the real driver; not without a strategy, as with NVIDIA's plugin."""
+        """Whether containers get the nodes of the real driver. As in NVIDIA's plugin, this requires a strategy."""
         return self.pass_device_specs and bool(self.device_list_strategy)
 
 
@@ -201,7 +201,7 @@ class Flags(Section):
 
     @property
     def dates_labels(self) -> bool:
-        """Whether NVIDIA's labels include the time at which they were first made."""
+        """Whether NVIDIA's labels include the timestamp of their creation."""
         return not (self.gfd and self.gfd.no_timestamp)
 
 
@@ -213,7 +213,7 @@ Item = TypeVar("Item", bound=Placed)
 # --- sharing ---------------------------------------------------------------------------------------------------------
 
 Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
-"""A resource's name; the default domain is nvidia.com."""
+"""The name of a resource. The default domain is nvidia.com."""
 
 
 _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
@@ -234,12 +234,12 @@ class SharedItem(Placed):
 
     @property
     def for_nvidia(self) -> bool:
-        """Whether it is about NVIDIA's resources, in a file for NVIDIA's plugin."""
+        """Whether the item is for an NVIDIA resource in a file for NVIDIA's plugin."""
         return self.where.for_nvidia and self.name.startswith(f"{DOMAIN}/")
 
 
 class SharingKind(StrEnum):
-    """NVIDIA's two kinds of sharing."""
+    """The kinds of sharing that NVIDIA's plugin has."""
 
     TIME_SLICING = "time-slicing"
     MPS = "mps"
@@ -256,7 +256,7 @@ class TimeSlicing(Section):
     """What is shared."""
 
     def default_name(self, item: SharedItem) -> str:
-        """The resource of an item's replicas without `rename`."""
+        """Return the resource of an item's replicas if it has no `rename`."""
         return f"{item.name}.shared" if self.rename_by_default else item.name
 
     @property
@@ -284,12 +284,12 @@ class Sharing(Section):
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, data: Any) -> Any:
-        """Treat a block without a value as an empty one, so that its missing resources are reported."""
+        """Treat a block without a value as an empty block, so that its missing resources are reported."""
         return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
 
     @property
     def blocks(self) -> tuple[TimeSlicing, ...]:
-        """The given blocks; the first one is in force."""
+        """The blocks in the file. The first one applies."""
         return tuple(filter(None, (self.mps, self.time_slicing)))
 
 
@@ -333,7 +333,7 @@ Labels = Annotated[
     BeforeValidator(_labels),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
 ]
-"""How labels are written, if they are."""
+"""How labels are written: not at all, to the Node, or through Node Feature Discovery."""
 
 
 class Node(Section):
@@ -382,7 +382,7 @@ class Spec(Section):
 
     @property
     def sharing(self) -> TimeSlicing | None:
-        """The sharing that is in force."""
+        """The sharing that applies."""
         return self.sharing_blocks.mps or self.sharing_blocks.time_slicing
 
     @property
@@ -393,7 +393,7 @@ class Spec(Section):
         return tuple(entry for entry in self.entries if entry.is_on(node))
 
     def sharing_only(self, items: Iterable[SharedItem]) -> Self:
-        """The configuration with these shared resources alone."""
+        """Return the configuration with only these shared resources."""
         if self.sharing is None:
             return self
         block = self.sharing.model_copy(update={"resources": tuple(items)})
@@ -401,7 +401,7 @@ class Spec(Section):
         return self.model_copy(update={"sharing_blocks": Sharing().model_copy(update={name: block})})
 
     def only(self, is_kept: Callable[[Placed], bool]) -> Self:
-        """The configuration with those entries, shared resources and patterns that are kept."""
+        """Return the configuration with only the entries, shared resources and patterns that `is_kept` selects."""
 
         def kept(items: Iterable[Item]) -> tuple[Item, ...]:
             return tuple(filter(is_kept, items))

@@ -1,6 +1,6 @@
-"""The keys `telemetry` and `physics`: the load of devices, and how a model of device behaves under it.
+"""The keys `telemetry` and `physics`: the load of devices, and their power, temperature and clocks under load.
 
-`telemetry.sensors` computes readings from them. The second part is where the makers' tools are on the node.
+`telemetry.sensors` computes readings from them. This module also has the paths of the vendors' tools on the node.
 """
 
 import posixpath
@@ -31,7 +31,7 @@ class LoadPattern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `low` to `high` percent, 0 to 100."""
+    """A range in percent, 0 to 100."""
 
     low: float
     high: float
@@ -54,7 +54,7 @@ def _percent(value: object) -> float:
 
 
 def percents(value: object) -> Range:
-    """Return a level, or the two ends of a range. Raises ValueError."""
+    """Parse a level or the two ends of a range. Raises ValueError."""
     if isinstance(value, Range):
         return value
     if not isinstance(value, (list, tuple)):
@@ -74,7 +74,7 @@ Percents = Annotated[
     BeforeValidator(percents),
     WithJsonSchema({"anyOf": [_LEVEL_JSON, {"type": "array", "minItems": 2, "maxItems": 2, "items": _LEVEL_JSON}]}),
 ]
-"""A level, or the two ends of a range, in percent."""
+"""A level or a range in percent."""
 
 
 _BUSY_PERIOD = 10.0  # seconds
@@ -186,14 +186,14 @@ class PhysicsModel(Section):
 
 
 class SmiTool(StrEnum):
-    """The makers that have an exporter, and a tool that shows a container its devices."""
+    """Vendors with a metrics exporter and a tool that shows the devices in a container."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
 
 
 DIRECTORY = "/var/lib/vdev/smi"
-"""The default directory on the node."""
+"""The default directory for the tools and their data on the node."""
 
 IN_CONTAINER = "/run/vdev/smi"
 
@@ -201,17 +201,17 @@ TOOLS: Mapping[SmiTool, str] = MappingProxyType({SmiTool.NVIDIA: "nvidia-smi", S
 
 
 def tool_path(root: str, name: str) -> str:
-    """Return the path of a tool on the node."""
+    """Return the path of a vendor tool on the node."""
     return posixpath.join(root, "bin", name)
 
 
 def device_directory(root: str, device: str) -> str:
-    """Return the directory on the node with the data of a device."""
+    """Return the directory with the data of a device on the node."""
     return posixpath.join(root, "devices", device)
 
 
 def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
-    """Return the mounts of a container for a device: the tool, which is the same for all, and the device's data."""
+    """Return the mounts of a container for a device: the tool, and the device's data."""
     name = TOOLS[tool]
     program = Mount(tool_path(root, name), f"/usr/bin/{name}", read_only=True)
     data = Mount(device_directory(root, device.id), posixpath.join(IN_CONTAINER, order(device)), read_only=True)
@@ -219,6 +219,6 @@ def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
 
 
 def order(device: Device) -> str:
-    """Return the name of a device's directory in a container, which sorts partitions of one device together."""
+    """Return the name of a device's directory in a container. Partitions of a device sort next to each other."""
     number, *part = device.sort_key
     return f"{number:05}.{device.raw.id}" + "".join(f".{each:03}" for each in part)

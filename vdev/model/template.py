@@ -1,7 +1,7 @@
 """Texts with `{placeholders}`, parsed when the configuration is read and rendered for each device.
 
-Known: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{` and `}}`
-are literal braces.
+Placeholders: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{`
+and `}}` are literal braces.
 """
 
 import re
@@ -21,7 +21,7 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template: literals, with one of `names` between each two of them."""
+    """A parsed template. The i-th placeholder of `names` is between the literals i and i + 1."""
 
     source: str
     literals: tuple[str, ...]
@@ -33,7 +33,7 @@ class Template:
         return not self.names
 
     def render(self, values: Mapping[str, str]) -> str:
-        """Return the text for one device; an attribute that this device lacks is empty."""
+        """Return the text for a device. A missing attribute is empty."""
         if not self.names:
             return self.literals[0]
         parts = [self.literals[0]]
@@ -43,7 +43,7 @@ class Template:
 
 
 def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
-    """Parse a template. `attributes` are those of the devices; None if they are not known yet. Raises TemplateError."""
+    """Parse a template. `attributes` are the devices' attributes; None if unknown. Raises TemplateError."""
     literals, names = [""], []
     end = 0
     for token in _TOKEN.finditer(source):

@@ -1,13 +1,13 @@
 """Virtual devices: the key `virtual` of an entry, presets, and placeholder nodes.
 
-A preset is a model of devices that `virtual` can name. A placeholder node is a file on the host,
-`<directory>/vdev-<device id>`, that a container gets for a device; `agent.placeholders` makes and removes it:
+A preset is a device model that `virtual` can name. A placeholder node is a file on the host,
+`<directory>/vdev-<device id>`, that a container gets for a device. `agent.placeholders` creates and removes it:
 
     like        a harmless character device: /dev/null, /dev/zero or /dev/random under another name
-    pty         a serial line whose other end vdev holds
+    pty         a serial line; vdev holds its other end
     file        a plain file                    directory    a directory with plain files
 
-A container gets the first as a device node and the others as bind mounts, which is what containerd 2.1 accepts.
+A container gets the first as a device node and the others as bind mounts, because containerd 2.1 accepts only this.
 """
 
 import posixpath
@@ -47,22 +47,22 @@ from .section import NO_VALUE, Section
 from .telemetry import PhysicsModel
 from .template import Template, parse
 
-FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
+FAST_LINK = 100  # one NVLink on NVIDIA's scale; devices on the same PCIe switch have 50
 
 Links = Mapping[tuple[int, int], int]
-"""Scores of pairs of indices, both ways; NVIDIA's scale."""
+"""Scores of pairs of device indices, in both directions, on NVIDIA's scale."""
 
 
 def are_scores(rows: Sequence[Sequence[int]], count: int) -> bool:
-    """Whether these are scores of pairs, `count` lists of `count` numbers, and not groups of indices.
+    """Whether the rows are scores of pairs (`count` lists of `count` numbers) and not groups of indices.
 
-    No list of groups has this form: each of its groups would be every device.
+    Groups in this form would be useless, because each group would contain all devices.
     """
     return len(rows) == count and all(len(row) == count for row in rows)
 
 
 def _links(rows: Sequence[Sequence[int]], count: int, score: int) -> Links:
-    """Return the links of scores of pairs, or of groups of indices, in which each pair gets `score`."""
+    """Return the links from scores of pairs, or from groups of indices in which each pair has `score`."""
     if not are_scores(rows, count):
         return {pair: score for group in rows for pair in permutations(group, 2)}
     pairs = {(one, other): rows[one][other] for one, other in permutations(range(count), 2)}
@@ -84,10 +84,10 @@ _DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
     IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
     IdStyle.NAME: {},
 }
-"""Attributes that all presets with such ids have, unless they give others: one driver serves all of NVIDIA's devices.
+"""Default attributes of presets by id style, because one driver serves all of NVIDIA's devices.
 
-580 is a branch for data centres with long support, and its driver says CUDA 13.0 (NVIDIA's data center driver release
-notes and CUDA's compatibility table).
+580 is a data center branch with long-term support, and its driver reports CUDA 13.0 (NVIDIA's data center driver
+release notes and CUDA's compatibility table).
 """
 
 
@@ -135,7 +135,7 @@ class Preset(Section):
     _name: str = PrivateAttr("")
 
     def named(self, name: str) -> Self:
-        """Return the preset with its name, and with the attributes of the maker's driver."""
+        """Return the preset with its name and the attributes of the vendor's driver."""
         attributes = {**_DRIVERS[self.id_style], **self.attributes}
         return self.model_copy(update={"attributes": attributes}).with_private(_name=name)
 
@@ -159,7 +159,7 @@ NODE_PREFIX = "vdev-"
 
 
 class Like(StrEnum):
-    """The character device that a placeholder behaves as."""
+    """The character device that a placeholder behaves like."""
 
     NULL = "null"
     ZERO = "zero"
@@ -209,7 +209,7 @@ class VirtualNode(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_null(cls, data: Any) -> Any:
-        """Accept an unquoted null, which is the name of a device here and no value elsewhere."""
+        """Accept an unquoted null as the name of a device."""
         empty = {"like": Like.NULL.value, "directory": {}}
         if not isinstance(data, dict):
             return data
@@ -217,7 +217,7 @@ class VirtualNode(Section):
 
     @property
     def inside(self) -> Template:
-        """Its path in the container."""
+        """The path in the container."""
         return self.container_path or _BY_ID
 
     @property
@@ -227,12 +227,12 @@ class VirtualNode(Section):
 
 
 def node_path(directory: str, device: str) -> str:
-    """Return the path of a raw device's placeholder on the host."""
+    """Return the host path of a raw device's placeholder."""
     return posixpath.join(directory, NODE_PREFIX + device)
 
 
 def with_placeholder(device: RawDevice, node: VirtualNode, values: Mapping[str, str], directory: str) -> RawDevice:
-    """Return the device with its placeholder node or mount; `values` are for the template of its path."""
+    """Return the device with its placeholder node or mount. `values` are for the template of its path."""
     inside, outside = node.inside.render(values), node_path(directory, device.id)
     if node.like is None:
         return replace(device, mounts=(*device.mounts, Mount(outside, inside, bool(node.read_only))))
@@ -289,7 +289,7 @@ class VirtualDevices(Section):
     _preset: Preset = PrivateAttr(NO_PRESET)
 
     def resolved(self, preset: Preset, *, count: int) -> Self:
-        """Return `count` devices, with the values of the preset for all keys that are not given."""
+        """Return `count` devices with the values of the preset for all keys that are not set."""
         update = {
             "count": count,
             "attributes": {**preset.attributes, **self.attributes},
@@ -312,11 +312,11 @@ class VirtualDevices(Section):
 
     @property
     def model(self) -> Preset:
-        """The preset, with the facts about the real device; an empty one without a preset."""
+        """The preset with the facts about the real device; empty if no preset is set."""
         return self._preset
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices and their partitions, for templates."""
+        """The attributes of the devices and their partitions, for templates."""
         profiles = self.partitioning.profiles.values() if self.partitioning else ()
         return frozenset(self.attributes).union(*(profile.attributes for profile in profiles))
