@@ -1,14 +1,14 @@
-"""Admission policies, evaluated on requests as the API server does.
+"""Evaluates admission policies on requests as the API server does.
 
-CEL's reference implementation evaluates the expressions; without it the tests are skipped. The rest of the API server's
-behavior (which requests match a policy, and that an error refuses) is imitated here.
+CEL's reference implementation evaluates the expressions; without it, the tests are skipped. This module implements the
+rest of the API server's behavior: which requests match a policy, and that an error denies the request.
 """
 
 import functools
 
 import pytest
 
-ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
+ERROR = "an expression failed"  # denies the request, because the policy has `failurePolicy: Fail`
 
 
 class Failed(Exception):
@@ -26,7 +26,7 @@ def evaluated(expression, data):
 
 @functools.cache
 def _compiled(expression, names):
-    """Compile an expression; cached, because this takes most of the time and the expressions are few."""
+    """Compile an expression. Cached, because compilation takes most of the time and there are few expressions."""
     from cel_expr_python import cel
 
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN)).compile(expression)
@@ -43,7 +43,7 @@ def concerns(rule, request):
 
 
 def refusal(spec, request, before, after):
-    """Why the policy refuses a request; empty if it allows it."""
+    """Return why the policy denies a request; empty if it allows the request."""
     if not any(concerns(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
         return ""
     data = {"request": request, "oldObject": before, "object": after}
@@ -64,7 +64,7 @@ def refusal(spec, request, before, after):
 
 
 def check_policy(subtests, policy, binding, requests):
-    """Check the result of each request, that every validation changes some result, and that the policy is in force."""
+    """Check the result of each request, that no validation is redundant, and that the policy is in force."""
     spec = policy["spec"]
     for name, (request, before, after, reason) in requests.items():
         with subtests.test(name=name):

@@ -1,4 +1,4 @@
-"""A plugin in the process of the test, with the interface of a plugin process. It starts and ends quickly."""
+"""A plugin that runs in the test's process, with the interface of a plugin process. It starts and stops quickly."""
 
 import argparse
 import asyncio
@@ -11,7 +11,7 @@ from vdev.cli import options, run
 from vdev.intervals import Intervals
 from vdev.sim.scenarios.scenario import ScenarioError
 
-GRACE = 0.5  # seconds; longer than the kubelet of `quick` needs to know its pods
+GRACE = 0.5  # seconds; longer than the kubelet of `quick` needs to load its pods
 
 
 class AgentHere:
@@ -31,12 +31,12 @@ class AgentHere:
         return cls(places.flags())
 
     async def start(self):
-        """Start it, without waiting until it is up."""
+        """Start the agent without waiting until it is ready."""
         self._agent = Agent(self._options)
         self._task = asyncio.create_task(self._agent.run(), name="agent")
 
     async def stop(self):
-        """Stop it as SIGTERM does. No effect if it is not running."""
+        """Stop the agent as SIGTERM does. No effect if it is not running."""
         if self._task is None:
             return
         task, self._task = self._task, None
@@ -45,6 +45,6 @@ class AgentHere:
             assert 0 == await task
 
     async def check(self):
-        """Raise ScenarioError if it ended by itself."""
+        """Raise ScenarioError if the agent has exited."""
         if self._task is not None and self._task.done():
             raise ScenarioError(f"the plugin ended: {self._task.exception() or self._task.result()}")

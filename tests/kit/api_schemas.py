@@ -1,4 +1,4 @@
-"""Checks objects by Kubernetes' own schemas, if `kubernetes-validate` is installed."""
+"""Validates objects against Kubernetes' own schemas, if `kubernetes-validate` is installed."""
 
 import functools
 import json
@@ -9,19 +9,19 @@ _NEW_EACH_TIME = {"uid", "resourceVersion", "creationTimestamp", "generation", "
 
 
 def causes(document):
-    """The errors of an object by its schema, as (field, message)."""
+    """Return the schema errors of an object, as (field, message)."""
     return [("", text) for text in by_schema(document) or ()]
 
 
 def by_schema(document):
-    """The errors of an object by its schema, as sentences; None if there is no schema for it."""
+    """Return the schema errors of an object as sentences; None if there is no schema for it."""
     new = {key: value for key, value in document.get("metadata", {}).items() if key not in _NEW_EACH_TIME}
     return _wrong(json.dumps(document | {"metadata": new}))
 
 
 @functools.lru_cache(maxsize=4096)
 def _wrong(text):
-    """Check an object by its text; cached, because tests write the same objects many times."""
+    """Validate an object by its text. Cached, because tests write the same objects many times."""
     document = json.loads(text)
     validator = _validator(document["apiVersion"], document["kind"])
     return None if validator is None else [f"{_at(each)}: {each.message}" for each in validator.iter_errors(document)]
@@ -33,7 +33,7 @@ def _at(error):
 
 @functools.cache
 def _validator(api_version, kind):
-    """The validator of a kind; None if there is no schema for it, or if the package is not installed."""
+    """Return the validator of a kind; None if there is no schema for it, or if the package is not installed."""
     if not (folder := _schemas()):
         return None
     import jsonschema  # a slow import, which only some tests need
@@ -49,16 +49,16 @@ def _validator(api_version, kind):
 
 @functools.cache
 def _definitions():
-    """The schemas to which others refer, by name."""
+    """Return the schemas that others refer to, by name."""
     found = json.loads((_schemas() / "_definitions.json").read_text())["$defs"]
     _follow(found, found)
     return found
 
 
 def _follow(schema, definitions):
-    """Replace each reference by its schema, because a validator looks it up again for every value.
+    """Replace each reference by its schema, because a validator would resolve it again for every value.
 
-    The other keys beside a reference are descriptions.
+    Other keys next to a reference are descriptions, and are dropped.
     """
     for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(value, dict) and isinstance(reference := value.get("$ref"), str):

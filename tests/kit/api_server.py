@@ -1,4 +1,4 @@
-"""The API server of `vdev.sim` for tests: it also fails on command, checks tokens and permissions, and counts requests.
+"""The API server of `vdev.sim` for tests, with failures on demand, checks of tokens and permissions, and counters.
 
     async with ApiServer() as api:
         await api.add("nodes", {"metadata": {"name": "worker-1"}})
@@ -6,7 +6,7 @@
         api.fail(status=429, after=1, verb="patch")        # until api.heal()
         assert api.writes == 0
 
-Objects are also checked against Kubernetes' own schemas, if these are installed.
+Objects are also validated against Kubernetes' own schemas, if these are installed.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Failure:
-    """How requests with this verb and resource fail; empty means any."""
+    """How requests with this verb and resource fail. An empty verb or resource matches any."""
 
     verb: str = ""
     resource: str = ""
@@ -50,8 +50,8 @@ class Failure:
     message: str = "a failure of the test"
     after: int | None = None
     hang: bool = False
-    times: int = -1  # how many fail; -1: all
-    every: int = 1  # 3: only every third
+    times: int = -1  # the number of requests that fail; -1: all
+    every: int = 1  # 3: only every third request fails
     seen: int = field(default=0)
     hits: int = field(default=0)
     released: asyncio.Event = field(default_factory=asyncio.Event)  # set it to let hanging requests continue
@@ -77,20 +77,20 @@ class _LaterError(Refused):
 
 
 async def _cut():
-    """The body of an answer whose connection is cut."""
+    """The body of a response whose connection breaks."""
     yield b""
     raise ConnectionResetError
 
 
 class ApiServer(server.ApiServer):
-    """One server.
+    """An API server with failures, tokens and permissions.
 
-    `tokens` are the valid ones. `permissions` are those of RBAC ("patch nodes/status", or "patch nodes worker-1" for
-    one object), None: all. Without `schemas`, it does not check Kubernetes' schemas, which takes 30 ms for a large
-    object.
+    `tokens` are the valid tokens. `permissions` are RBAC rules ("patch nodes/status", or "patch nodes worker-1" for one
+    object); None allows everything. Without `schemas`, objects are not validated against Kubernetes' schemas, which
+    takes 30 ms for a large object.
     """
 
-    bookmarks = 0.0  # at once, so no test waits for one
+    bookmarks = 0.0  # sent at once, so that no test waits for one
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
         rules = release or Release()
@@ -104,12 +104,12 @@ class ApiServer(server.ApiServer):
         self.permissions = None
         self.asked = []
         self._failures = []
-        self._watches = {}  # by task of a watch: the bytes that it sends before it is cut; None: it continues
+        self._watches = {}  # by task of a watch: the bytes to send before its connection breaks; None: it continues
 
     def _begin(self):
         for name in ("vdev-system",):
             self.objects.create(self.kind("namespaces"), "", {"metadata": {"name": name}}, "kubectl")
-        self.changes = 0  # how many were stored
+        self.changes = 0  # stored changes
         self.objects.listen(self._count)
 
     def _count(self):
@@ -119,19 +119,19 @@ class ApiServer(server.ApiServer):
 
     @property
     def writes(self):
-        """How many writing requests the server received, successful or not."""
+        """The number of write requests that the server received, successful or not."""
         return sum(each.verb in _WRITES for each in self.asked)
 
     def kind(self, plural):
-        """The kind with this plural."""
+        """Return the kind with this plural name."""
         return next(each for each in self.kinds if each.plural == plural)
 
     def object(self, plural, name, namespace=""):
-        """An object as it is stored."""
+        """Return a stored object."""
         return self.objects.get(self.kind(plural), namespace, name)
 
     def all(self, plural, namespace=""):
-        """The objects of a kind."""
+        """Return the objects of a kind."""
         return self.objects.all(self.kind(plural), namespace)
 
     async def add(self, plural, document, *, namespace="", manager="somebody", status=None):
@@ -145,7 +145,7 @@ class ApiServer(server.ApiServer):
         return found
 
     async def register(self, name, status, **labels):
-        """Create a Node as a kubelet does. Nobody owns its first status; the kubelet owns later changes."""
+        """Create a Node as a kubelet does. The first status has no field manager; the kubelet owns later changes."""
         ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
         quiet = {"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": "2026-11-23T08:00:00Z"}
         metadata = {"name": name} | ({"labels": labels} if labels else {})
@@ -174,7 +174,7 @@ class ApiServer(server.ApiServer):
                 await asyncio.sleep(0.005)
 
     def fail(self, **failure):
-        """Let requests fail as `Failure` says, until `heal`."""
+        """Let requests fail until `heal`. The arguments are the fields of `Failure`."""
         self._failures.append(Failure(**failure))
         return self._failures[-1]
 
@@ -183,29 +183,29 @@ class ApiServer(server.ApiServer):
         self._failures.clear()
 
     def break_watches(self, rest=b""):
-        """Send an incomplete line to every watch, and cut its connection."""
+        """Send an incomplete line to every watch, and break its connection."""
         for task in self._watches:
             self._watches[task] = rest
             task.cancel()
 
     def expire(self):
-        """Forget all versions but the newest."""
+        """Forget all versions except the newest."""
         self.objects.version += 1
         self.objects.forgotten = self.objects.version
 
     def lose_store(self):
-        """Start with an empty store whose versions start again. Call it while the server is down."""
+        """Replace the store by an empty one with new versions. Call this while the server is down."""
         self.objects = self._new_store()
         self._begin()
 
     async def bookmark(self):
-        """Let watches send a bookmark, by a change of another object."""
+        """Make watches send a bookmark, by a change of another object."""
         self.objects.create(self.kind("namespaces"), "", {"metadata": {"generateName": "x"}}, "somebody")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def respond(self, kind, subresource, sent):
-        """Cut the connection if a failure has no status."""
+        """Answer a request. A failure without a status breaks the connection."""
         try:
             return await super().respond(kind, subresource, sent)
         except ConnectionResetError:
@@ -214,7 +214,7 @@ class ApiServer(server.ApiServer):
             return JSONResponse(later.document, later.status, {"Retry-After": str(later.after)})
 
     async def stream(self, events):
-        """The events until `break_watches`."""
+        """Send the events until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
         is_current = False
@@ -234,7 +234,7 @@ class ApiServer(server.ApiServer):
             del self._watches[task]
 
     async def admit(self, request):
-        """Check the token, record the request, let it fail, and check its permission."""
+        """Check the token, record the request, apply failures, and check the permission."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
@@ -256,7 +256,7 @@ class ApiServer(server.ApiServer):
             self._allow("create", request)
 
     def _problems(self, kind, old, new):
-        """Breaches of Kubernetes' schemas, and missing permissions.
+        """Return schema errors and missing permissions.
 
         Since 1.36, a client that changes the status of a claim's devices needs a permission for their drivers.
         """
@@ -278,7 +278,7 @@ class ApiServer(server.ApiServer):
                 yield "status.devices", f"Forbidden: {text} permission: {driver}"
 
     def look_at(self, request, old, new):
-        """Called for each object that a request changes, with its states before and after."""
+        """Called for each object that a request changes, with its old and new state."""
 
     async def _fail(self, verb, resource):
         for each in self._failures:

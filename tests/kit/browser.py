@@ -1,6 +1,6 @@
 """A page in a headless Chromium, controlled by the DevTools protocol.
 
-Each message is JSON and ends in a zero byte, on the two pipes that the browser has as its descriptors 3 and 4.
+Messages are JSON, end in a zero byte, and use the two pipes that the browser has as its descriptors 3 and 4.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _FLAGS = [
 ]  # fmt: skip
 _PLUMBING = "import os, sys; [os.dup2(int(sys.argv[n]), n + 2) for n in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
 _LONGEST = 2**26  # bytes of a message
-# The page polls more often, and records exceptions and violations of its security policy.
+# A script that lets the page poll more often, and records exceptions and violations of its security policy.
 _SCRIPT = """
 const later = setTimeout;
 window.setTimeout = (action, pause) => later(action, pause / 8);
@@ -54,7 +54,7 @@ class Page:
         async with asyncio.timeout(PATIENCE):
             while True:
                 answer = json.loads((await self._reader.readuntil(b"\0"))[:-1])
-                if answer.get("id") == number:  # else an event
+                if answer.get("id") == number:  # other messages are events
                     assert "error" not in answer, answer
                     return answer["result"]
 
@@ -67,7 +67,7 @@ class Page:
         await self.call("Page.addScriptToEvaluateOnNewDocument", source=_SCRIPT)
 
     async def open(self, address, fragment=""):
-        """Go to the agent's page, and wait until it is drawn."""
+        """Open the agent's page, and wait until it is rendered."""
         assert not await self.value("window.seen?.length"), await self.value("window.seen")
         query = f"?{next(self._serial)}"  # distinguishes it from the previous page
         await self.call("Page.navigate", url=f"http://{address}/{query}{fragment}")
@@ -79,13 +79,13 @@ class Page:
         await self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
     async def value(self, expression):
-        """The value of an expression in the page."""
+        """Evaluate an expression in the page."""
         answer = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     async def until(self, condition):
-        """Wait until a condition holds in the page."""
+        """Wait until an expression is true in the page."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not await self.value(condition):  # there is no event
@@ -95,13 +95,13 @@ class Page:
             pytest.fail(f"not within {PATIENCE} s: {condition}; the page says:\n{text}")
 
     async def texts(self, selector):
-        """The texts of all elements that match a selector."""
+        """Return the texts of all elements that match a selector."""
         return await self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
 
 
 @contextlib.asynccontextmanager
 async def new_page(directory):
-    """Start a browser, with its files in the directory, and end it after the block."""
+    """Run a browser until the block ends, with its files in the directory."""
     theirs, to = os.pipe()
     back, said = os.pipe()
     command = (sys.executable, "-S", "-c", _PLUMBING, str(theirs), str(said), CHROMIUM, *_FLAGS)

@@ -25,7 +25,7 @@ CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.s
 
 
 def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None):
-    """An allocated ResourceClaim. `results` are (request, device[, more fields]); `others` are of other drivers."""
+    """Return an allocated ResourceClaim. `results` are (request, device[, fields]); `others` are for other drivers."""
     found = [
         {"request": request, "driver": driver, "pool": pool, "device": device, **(more[0] if more else {})}
         for request, device, *more in results
@@ -44,7 +44,7 @@ def claim(name, *results, driver, uid="", namespace="default", pool="node-1", co
 
 
 def config(parameters, driver, *requests, source="FromClaim"):
-    """An item of `allocation.devices.config`."""
+    """Return an item of `allocation.devices.config`."""
     return {"source": source, "requests": [*requests], "opaque": {"driver": driver, "parameters": parameters}}
 
 
@@ -60,13 +60,13 @@ def resource(*devices, **entry):
 
 
 def pool(driver, devices, resource, *, shared=()):
-    """The pool of these devices by their published names; `shared` are the names of those in shares."""
+    """Return the pool of devices by their published names; `shared` are the names of shared devices."""
     found = tuple(DraDevice(name=name, device=each, shared=name in shared) for name, each in devices.items())
     return PublishedPool(driver, resource, found)
 
 
 class Kubelet:
-    """The kubelet's side: it finds registration sockets in a directory, and calls the drivers."""
+    """The kubelet's side of the API: it finds registration sockets in a directory, and calls the drivers."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -80,7 +80,7 @@ class Kubelet:
 
     @property
     def sockets(self):
-        """The present sockets, as the plugin watcher sees them."""
+        """The existing sockets, as the plugin watcher finds them."""
         return sorted(each for each in self.registry.iterdir() if each.is_socket() and not each.name.startswith("."))
 
     async def __aenter__(self):
@@ -91,12 +91,12 @@ class Kubelet:
             await each.close()
 
     def channel(self, socket):
-        """A connection to a socket."""
+        """Return a connection to a socket."""
         self._channels.append(grpc.aio.insecure_channel(f"unix:{socket}"))
         return self._channels[-1]
 
     async def register(self, socket=None, *, error=""):
-        """Get the information of the driver at this socket, or at the only one, and notify it of its registration.
+        """Call GetInfo at this socket, or at the only one, and notify the driver of its registration.
 
         Like the kubelet, it retries if the socket was replaced in the meantime.
         """
@@ -116,7 +116,7 @@ class Kubelet:
 
 
 class Driver:
-    """A registered driver: its calls, with plain values."""
+    """The client of a registered driver. Its calls take and return plain values."""
 
     def __init__(self, info, channel):
         self.info = info
@@ -159,18 +159,18 @@ class NoFaults:
     """A fault engine without rules."""
 
     def on_call(self, call, driver):
-        """None."""
+        """Inject no fault."""
 
     def has(self, rule):
-        """Never."""
+        """Return False, because there are no rules."""
         return False
 
     def holds(self, rule):
-        """Never."""
+        """Return False, because there are no rules."""
         return False
 
     def on_health(self, driver):
-        """None."""
+        """Inject no fault."""
 
     def note_allocate(self, driver, ids, /):
-        """Nothing to do."""
+        """Ignore the allocation, which starts no rule."""

@@ -1,7 +1,7 @@
 """A DRA driver for tests of the embedded kubelet, in plain grpcio, without code of vdev's own driver.
 
 It publishes slices, writes a CDI spec for each prepared claim, stores prepared claims on disk, and watches its slices.
-A test may replace every answer, which is a plain attribute. Every call is recorded.
+Answers are plain attributes, which tests may replace. Every call is recorded.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ NODE = "sim-node"
 
 
 class RefusalError(Exception):
-    """An answer of a test raises it, so that the RPC fails with this code and text."""
+    """Raised by an answer of a test to fail the RPC with this code and text."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -32,7 +32,7 @@ class RefusalError(Exception):
 
 
 def device(name, **fields):
-    """A device of a slice; attributes by their Python types."""
+    """Return a device of a slice. The types of attributes follow from their Python types."""
     kinds = {bool: "bool", int: "int", str: "string"}
     attributes = {key: {kinds[type(value)]: value} for key, value in fields.pop("attributes", {}).items()}
     capacity = {
@@ -126,7 +126,7 @@ class DraDriver(
         self._servers.append((server, path))
 
     async def stop(self, *, sockets_stay=False, slices_go=False):
-        """Stop as after SIGTERM, or with `sockets_stay` as after kill -9."""
+        """Stop as on SIGTERM, or with `sockets_stay` as on SIGKILL."""
         if self._publisher is not None:
             self._publisher.cancel()
             await asyncio.wait([self._publisher])
@@ -151,7 +151,7 @@ class DraDriver(
         self._changed.set()
 
     async def _publish(self):
-        """Publish the slices, also again after they were deleted."""
+        """Publish the slices, and again when they are deleted."""
         self._stop_listening = self.objects.listen(self._changed.set)
         self._changed.set()
         while True:
@@ -191,7 +191,7 @@ class DraDriver(
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def asked(self, method):
-        """The names of the claims of all calls of a method."""
+        """Return the names of the claims in all calls of a method."""
         return [[claim.name for claim in request.claims] for name, request in self.calls if name == method]
 
     def prepared(self):
@@ -245,7 +245,7 @@ class DraDriver(
         return self.cdi_dir / f"k8s.{self.driver}-claim_{uid}.json"
 
     def _write_spec(self, uid, results):
-        """Write a CDI device for each result with its node, and one for each request with a list of its devices."""
+        """Write a CDI device with the node of each result, and one with the list of devices for each request."""
         devices = [
             {
                 "name": self._name(uid, each),
@@ -291,7 +291,7 @@ class DraDriver(
             stream.cancel()
 
     async def NodeWatchResources(self, request, _context):
-        """Send the list now and at each change."""
+        """Send the list at once and after each change."""
         self.calls.append(("NodeWatchResources", request))
         stream = _Stream()
         self._streams.add(stream)
@@ -336,7 +336,7 @@ class _Stream:
 
 
 class _Older(v1beta1_grpc.DRAPluginServicer):
-    """The driver as the older service, which has no shares."""
+    """The driver as the v1beta1 service, which has no shares."""
 
     def __init__(self, driver):
         self._driver = driver
@@ -356,7 +356,7 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
 
 
 async def answered(answer, context):
-    """The result of a test's answer; aborts the RPC if that raises RefusalError."""
+    """Return the result of a test's answer. If it raises RefusalError, abort the RPC."""
     try:
         return await answer
     except RefusalError as refusal:

@@ -2,8 +2,8 @@
 
     python -m tests.kit.dra_mortal DIRECTORY
 
-See `tests.kit.mortal` for points. After each kill a new driver starts, and gets the unanswered call or the opposite
-one. The output is a line of JSON with the errors and the numbers of points.
+`tests.kit.mortal` defines points. After each kill, a new driver starts and gets the unanswered call or the opposite
+call. The output is a line of JSON with the errors and the numbers of points.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def _ref(name):
 
 
 async def _begin(directory):
-    """Prepare the claim that stays prepared."""
+    """Prepare the claim that remains prepared during the call."""
     await _claims(directory).prepare([_ref("kept")])
 
 
@@ -88,7 +88,7 @@ async def _after(directory, call):
 
 
 def _in_a_process(work, fuse):
-    """Run a coroutine in its own process, with the fuse lit. Returns its result, or None if it was killed."""
+    """Run a coroutine in its own process with the fuse lit. Returns its result, or None if the process was killed."""
     read, write = os.pipe()
     if not (child := os.fork()):
         fuse.burn()
@@ -103,7 +103,7 @@ def _in_a_process(work, fuse):
 
 
 def _begun(directory):
-    """Make the directories before each call: one claim is prepared, and before unprepare the other one too."""
+    """Create the directories for each call. One claim is prepared in them, and for unprepare also the other one."""
     before = {call: directory / f"before-{call}" for call in ("prepare", "unprepare")}
     for place in before.values():
         asyncio.run(_begin(place))

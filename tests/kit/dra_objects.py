@@ -13,7 +13,7 @@ def device_class(name, *expressions, **spec):
 
 
 def exactly(class_name="acme.dev", *expressions, name="main", **fields):
-    """A request."""
+    """Return a request for exactly one class."""
     if expressions:
         fields["selectors"] = [{"cel": {"expression": each}} for each in expressions]
     return {"name": name, "exactly": {"deviceClassName": class_name, **fields}}
@@ -27,7 +27,7 @@ def claim(name, *requests, namespace="default", **devices):
 
 
 def template(name, *requests, **devices):
-    """A ResourceClaimTemplate with the spec of such a claim."""
+    """Return a ResourceClaimTemplate with the spec of a claim for these requests."""
     spec = claim(name, *requests, **devices)["spec"]
     meta = {"name": name, "namespace": "default"}
     return {

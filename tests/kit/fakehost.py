@@ -32,7 +32,7 @@ _OWN = {"driver", "node", "links"}
 
 
 def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
-    """The type of a path, where plain files may replace device nodes."""
+    """Return the type of a path. Plain files may stand in for device nodes."""
     kind, major, minor = inspect(path)
     if kind is NodeKind.FILE and Path(path).stat().st_size < 32:
         word, _, numbers = Path(path).read_text(errors="replace").partition(" ")
@@ -55,7 +55,7 @@ class FakeHost:
         (root / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
 
     def add(self, text: str) -> "FakeHost":
-        """Create everything that a YAML text describes. libyaml reads it in a tenth of the time, if it is installed."""
+        """Create the files of a YAML text. If libyaml is installed, reading takes a tenth of the time."""
         described = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for path, device in (described.get("devices") or {}).items():
             self.plug(path, **(device or {}))
@@ -66,16 +66,16 @@ class FakeHost:
         return self
 
     def file(self, path: str, content: str) -> None:
-        """A plain file."""
+        """Create a plain file."""
         place = self._place(path)
         place.write_text(content)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link."""
+        """Create a symbolic link."""
         self._place(path).symlink_to(target)
 
     def node(self, path: str, number: str = "1:3", kind: str = "char") -> None:
-        """A device node below /dev."""
+        """Create a device node below /dev."""
         place = self._place(f"/dev/{path}")
         if self._real_nodes:
             os.mknod(place, 0o666 | (stat.S_IFCHR if kind == "char" else stat.S_IFBLK), os.makedev(1, 3))
@@ -160,6 +160,6 @@ class FakeHost:
 
 
 def zip_numbers(number: str) -> list[str]:
-    """The MAJOR and MINOR lines of a uevent."""
+    """Return the MAJOR and MINOR lines of a uevent."""
     major, _, minor = number.partition(":")
     return [f"MAJOR={major}", f"MINOR={minor}"]

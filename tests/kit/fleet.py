@@ -30,24 +30,24 @@ faults: {seed: 7, rules: [RULE]}
 
 
 def node(api_server, name):
-    """A Node; an empty document if there is none."""
+    """Return a Node, or an empty document if it does not exist."""
     return next((each for each in api_server.all("nodes") if each["metadata"]["name"] == name), {})
 
 
 def capacity(api_server, name, resource=NPU):
-    """The capacity and the allocatable amount of a resource."""
+    """Return the capacity and the allocatable amount of a resource."""
     status = node(api_server, name).get("status") or {}
     return [(status.get(part) or {}).get(resource) for part in ("capacity", "allocatable")]
 
 
 def slices(api_server, name):
-    """The devices in the slices of a node."""
+    """Return the devices in the slices of a node."""
     found = [each["spec"] for each in api_server.all("resourceslices") if each["spec"].get("nodeName") == name]
     return [device["name"] for each in found for device in each.get("devices") or ()]
 
 
 def allocatable(api_server):
-    """The allocatable number of NPUs, by node."""
+    """Return the allocatable number of NPUs by node."""
     return {
         each["metadata"]["name"]: capacity(api_server, each["metadata"]["name"])[1] for each in api_server.all("nodes")
     }
@@ -70,7 +70,7 @@ async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False
 
 
 async def add_claim(api_server, *devices, node="n", pod=""):
-    """Add an allocated claim `c` for these devices, which are names, or pairs of driver and name."""
+    """Add an allocated claim `c` for devices, given as names or as pairs of driver and name."""
     found = [("gpu.nvidia.com", each) if isinstance(each, str) else each for each in devices]
     results = [
         {"request": f"r{number}", "driver": driver, "pool": node, "device": name}
@@ -85,14 +85,14 @@ async def add_claim(api_server, *devices, node="n", pod=""):
 
 
 def devices(api_server, name):
-    """The device ids in the annotations of a pod, by container."""
+    """Return the device ids in the annotations of a pod by container."""
     found = next((each for each in api_server.all("pods") if each["metadata"]["name"] == name), {})
     text = found.get("metadata", {}).get("annotations", {}).get("vdev.dev/devices")
     return {container: of[NPU] for container, of in json.loads(text).items()} if text else {}
 
 
 async def add_kubelet(api_server, name, version="v1.36.2", manager="kubelet", capacity=None):
-    """Write the status that a kubelet writes when it registers under the name of a Node."""
+    """Write the status that a kubelet writes when it registers with the name of a Node."""
     info = {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": version}
     for each in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "machineID", "osImage"):
         info[each] = ""
@@ -102,6 +102,6 @@ async def add_kubelet(api_server, name, version="v1.36.2", manager="kubelet", ca
 
 
 def taints(api_server):
-    """All taints of devices."""
+    """Return all taints of devices."""
     found = [each["spec"].get("devices") or () for each in api_server.all("resourceslices")]
     return [taint for of in found for device in of for taint in device.get("taints") or ()]

@@ -39,7 +39,7 @@ _LOOK_SECONDS = 0.05
 
 
 def say(text):
-    """Print as a plugin logs."""
+    """Log a line."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -88,7 +88,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 say(f"cannot register: {error.details()}")
                 time.sleep(0.1)
                 if self._server and self._defect != "stale" and not self.socket.exists():
-                    self._serve_anew()  # a kubelet that starts clears its directory
+                    self._serve_anew()  # the kubelet clears its directory at its start
             else:
                 say("registered acme.dev/widget")
                 return
