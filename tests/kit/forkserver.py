@@ -1,13 +1,13 @@
-"""Python processes that start quickly: a server imports all modules once, and forks for each new process.
+"""Starts Python processes quickly: a server imports all modules once, and forks for each new process.
 
 `python()` returns the path of a program that replaces Python. `program -m MODULE …` and `program FILE.py …` run in a
 fork of the server, which takes a tenth of the processor time of a new Python. `forkserver_client` passes on the
 arguments, environment, directory, files, limits and signals. The workers of pytest-xdist are such forks too, so the
 tests are imported once.
 
-The caller of the program sees the process of `forkserver_client`, not the fork. It forwards signals and ends in the
-same way as the fork. Tests that need a new Python use `sys.executable`: those of imports, of memory, of signals during
-imports, and of processes that are looked up by id.
+The caller sees the process of `forkserver_client`, not the fork. The client forwards signals and exits in the same way
+as the fork. Tests of imports, of memory, of signals during imports, and of processes by id need a new Python, so they
+use `sys.executable`.
 """
 
 import atexit
@@ -34,20 +34,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _CLIENT = Path(__file__).with_name("forkserver_client.py")
-_SHARED = "VDEV_TESTS_PYTHON"  # the variable that says where the program of this run is
+_SHARED = "VDEV_TESTS_PYTHON"  # the variable with the path of this run's program
 
 
 def python() -> str:
-    """The path of the program; `share` makes one for the whole run."""
+    """Return the path of the program. `share` makes one for the whole run."""
     if _SHARED not in os.environ:
         share([])
     return os.environ[_SHARED]
 
 
 def share(tests: list[str]) -> None:
-    """Start the server for this process and its children; it also imports the tests in these directories.
+    """Start the server for this process and its children. It also imports the tests in these directories.
 
-    gRPC reads its log level when it is imported, and a fork cannot change it, so it logs nothing.
+    gRPC reads its log level at its import, and a fork cannot change it, so gRPC logs nothing.
     """
     if not hasattr(os, "pidfd_open"):
         os.environ[_SHARED] = sys.executable
@@ -78,7 +78,7 @@ def _stop(server, place):
 
 
 def vdev_command(directory: Path) -> Path:
-    """Make a directory for PATH below this one, whose `vdev` is `python -m vdev`."""
+    """Create a directory for PATH below this one, in which `vdev` runs `python -m vdev`."""
     shim = directory / "bin" / "vdev"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{python()}" -m vdev "$@"\n')
@@ -90,7 +90,7 @@ def vdev_command(directory: Path) -> Path:
 
 
 class ForkServer:
-    """Forks for each client, and tells the client how its fork ended."""
+    """Forks for each client, and sends the exit status of the fork to the client."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -100,7 +100,7 @@ class ForkServer:
         self._children = {}  # by the descriptors of the fork and of its client's connection
 
     def serve(self):
-        """Fork for each client until the test run ends. Returns only in the forks, with their arguments."""
+        """Fork for each client until the test run ends. Returns only in the forks, with the clients' arguments."""
         assert len(os.listdir("/proc/self/task")) == 1, "a fork would not have the other threads"
         while True:
             (ready, _), *_ = self._poll.poll()
@@ -112,7 +112,7 @@ class ForkServer:
                 return self.arguments
 
     def _order(self):
-        """The connection, files and environment of the next client; None if the client was killed in the meantime."""
+        """Return the connection, files and environment of the next client; None if the client was killed."""
         connection, _ = self._listener.accept()
         head, files, *_ = socket.recv_fds(connection, 4, 4)
         with connection.makefile("rb") as reader:
@@ -151,7 +151,7 @@ class ForkServer:
         os._exit(0)
 
     def _tell(self, pid, handle, connection):
-        """Report the end of a fork to its client. If the client ended first (by SIGKILL), kill the fork."""
+        """Send the exit status of a fork to its client. If the client was killed before, kill the fork."""
         for each in (handle, connection.fileno()):
             self._poll.unregister(each)
             del self._children[each]
@@ -163,7 +163,7 @@ class ForkServer:
         connection.close()
 
     def _become(self, files, arguments, environment, umask, limits, ignored):
-        """Give this fork the files, directory, environment, limits and signals of its client."""
+        """Apply the files, directory, environment, limits and signals of the client to this fork."""
         os.setpgid(0, 0)
         os.fchdir(files[3])
         for number, each in enumerate(files[:3]):
@@ -174,7 +174,7 @@ class ForkServer:
             signal.signal(number, signal.SIG_IGN)
         os.umask(umask)
         for number, limit in limits:
-            with contextlib.suppress(ValueError, OSError):  # some limits cannot be set, even to their own value
+            with contextlib.suppress(ValueError, OSError):  # some limits cannot be set, even to their current value
                 resource.setrlimit(number, limit)
         os.environb.clear()
         os.environb.update(environment)
@@ -191,7 +191,7 @@ class ForkServer:
 
 
 def _import_all() -> None:
-    """Import every module of vdev except those that run something when they are imported."""
+    """Import every module of vdev except those that run code when they are imported."""
     import vdev
 
     for each in pkgutil.walk_packages(vdev.__path__, "vdev."):
@@ -202,7 +202,7 @@ def _import_all() -> None:
 
 @contextlib.contextmanager
 def _silence():
-    """Discard output. `sys.stdout` stays the same object, because some functions have it as a default argument."""
+    """Discard output. `sys.stdout` remains the same object, because some functions have it as a default argument."""
     before = [os.dup(number) for number in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
@@ -220,7 +220,7 @@ def _import_tests(places: list[str]) -> bool:
     import pytest
 
     class ModulesAlone:
-        """Collects no tests: importing the modules is enough."""
+        """Collects no tests, because only the imports are needed."""
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_pycollect_makeitem(self):
@@ -233,7 +233,7 @@ def _import_tests(places: list[str]) -> bool:
 
 
 def _draw() -> None:
-    """Let Hypothesis compute what it computes once per process: tables of Unicode, the constants of all modules."""
+    """Let Hypothesis compute its per-process data: Unicode tables, and the constants of all modules."""
     from hypothesis import given, settings  # imported here, because pytest must import it first
     from hypothesis.strategies import floats, integers, text
 
@@ -278,9 +278,9 @@ def _run(first, *arguments):
 
 
 def _end_with(main: Callable[[], object]) -> None:
-    """Call `main` and end as Python does, also if it raises an exception.
+    """Call `main` and exit as Python does, also if it raises an exception.
 
-    Only the modules are not cleaned up, because that takes longer than most commands.
+    Modules are not cleaned up, because that takes longer than most commands.
     """
     code = _code(main)
     threading._shutdown()

@@ -1,10 +1,10 @@
-"""The client of the fork server: passes on its own files and environment, and ends in the same way as its fork.
+"""The client of the fork server. It sends its own files and environment, and exits in the same way as its fork.
 
     python -I -S forkserver_client.py SOCKET -m vdev …
 
-Arguments that start neither with `-m` nor with a file go to Python itself, except for the way in which execnet starts a
-worker of pytest-xdist. It imports only modules that are built into Python, hence the underscores in their names: with
-`socket`, `signal` and `json` it would take three times as long.
+Arguments that start neither with `-m` nor with a file are passed to Python itself, except for those with which execnet
+starts a worker of pytest-xdist. The client imports only built-in modules, hence the underscores in their names: with
+`socket`, `signal` and `json`, its start would take three times as long.
 """
 
 import _signal
@@ -35,7 +35,7 @@ def _main(address, arguments):
                 return
 
     ignored = [number for number in FORWARDED if _signal.getsignal(number) == _signal.SIG_IGN]
-    for number in FORWARDED:  # also ignored ones, because the program may handle them
+    for number in FORWARDED:  # also ignored signals, because the program may handle them
         _signal.signal(number, forward)
     umask = os.umask(0)
     os.umask(umask)
@@ -53,7 +53,7 @@ def _main(address, arguments):
 
 
 def _number(server):
-    """Read eight bytes."""
+    """Read a number of eight bytes."""
     got = b""
     while len(got) < 8:
         more = server.recv(8 - len(got))
@@ -64,7 +64,7 @@ def _number(server):
 
 
 def _end(status):
-    """End in the same way as a process with this status."""
+    """Exit in the same way as a process with this wait status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

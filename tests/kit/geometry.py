@@ -4,10 +4,10 @@ from vdev.model.geometry import Geometry, Profile
 
 
 def made_profile(name, **fields):
-    """A kind of partition."""
+    """Return a partition profile with defaults."""
     return Profile.model_construct(**fields).named(name)
 
 
 def made_geometry(profiles, **fields):
-    """The possible partitions of a device."""
+    """Return a geometry, the possible partitions of a device."""
     return Geometry.model_construct(profiles={each.name: each for each in profiles}, **fields)

@@ -1,6 +1,6 @@
-"""A small model of a node's hardware, for tests: the devices of a configuration, and which ids share hardware.
+"""A small model of a node's hardware for tests: the devices of a configuration, and which ids share hardware.
 
-It shares no code with the plugin: ids and pieces of hardware follow from the documented naming.
+It shares no code with the plugin. Ids and pieces of hardware follow from the documented names.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ NODES = ("null", "zero", "full")  # in /dev of every Linux
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The pieces of hardware of an id. With `replica`, it is one of several replicas of `base`."""
+    """The pieces of hardware behind a device id. With `replica`, the id is one of several replicas of `base`."""
 
     base: str
     pieces: frozenset[str]
@@ -29,7 +29,7 @@ class Part:
 
 @dataclass(slots=True)
 class Node:
-    """A node's configuration, which `change` changes at random. `parts` has all ids that it ever had."""
+    """A node's configuration, which `change` modifies at random. `parts` has all ids that the node ever had."""
 
     npus: str = "acme.dev/npu"
     layouts: list[tuple[str, ...] | None] = field(default_factory=lambda: [None, None])
@@ -58,7 +58,7 @@ class Node:
         return what
 
     def whole(self):
-        """The parts of each resource, without sharing."""
+        """Return the parts of each resource without sharing."""
         offered = {}
         for index, layout in enumerate(self.layouts):
             name = f"npu-{index}"
@@ -79,7 +79,7 @@ class Node:
         return offered
 
     def plan(self):
-        """The ids of each resource that the node must have at the end."""
+        """Return the device ids by resource that the node must advertise in the end."""
         result = {}
         for resource, parts in self.whole().items():
             count = self.replicas.get(resource, 1)
@@ -90,11 +90,11 @@ class Node:
         return result
 
     def in_words(self):
-        """The plan in one line, for logs."""
+        """Return the plan in one line, for logs."""
         return ", ".join(f"{resource} [{' '.join(sorted(ids))}]" for resource, ids in sorted(self.plan().items()))
 
     def text(self):
-        """The configuration file."""
+        """Return the text of the configuration file."""
         lines = ["version: v1", "flags: {migStrategy: mixed}", "devices:"]
         profiles = ", ".join(f"{name}: {{slices: {size}, memory: {size}Gi}}" for name, size in SIZES.items())
         partitioning = f"{{slices: {SLICES}, profiles: {{{profiles}}}}}"
@@ -117,7 +117,7 @@ class Node:
         return "\n".join(lines) + "\n"
 
     def overlaps(self, one, other):
-        """Whether two ids share hardware, so two pods must not hold them. Replicas of one device do not count."""
+        """Whether two ids share hardware, so that two pods must not hold them. Replicas of one device may be shared."""
         a, b = self.parts[one], self.parts[other]
         if a.base == b.base and a.replica and b.replica:
             return one == other

@@ -1,4 +1,4 @@
-"""Foreign files and directories in a directory of CDI specifications."""
+"""Creates foreign files and directories in a directory of CDI specifications."""
 
 import os
 import socket

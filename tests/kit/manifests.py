@@ -1,4 +1,4 @@
-"""Renders deploy/: kustomize by kubectl, the chart by Helm's engine. Tests are skipped if these are not installed."""
+"""Renders deploy/ with kubectl (kustomize) and Helm's engine. Tests are skipped if these are not installed."""
 
 import copy
 import functools
@@ -37,19 +37,19 @@ def _rendered(directory):
 
 @functools.cache
 def kustomized(directory):
-    """The output of `kubectl kustomize` for a directory that does not change."""
+    """Return the output of `kubectl kustomize`. Cached, so the directory must not change."""
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def rendered(directory):
-    """The objects that kustomize makes from a directory."""
+    """Return the objects that kustomize renders from a directory."""
     return copy.deepcopy(_rendered(directory))
 
 
 def charted(values=None, release="vdev"):
-    """The objects that Helm makes from the chart."""
+    """Return the objects that Helm renders from the chart."""
     return copy.deepcopy(_charted(json.dumps(values or {}), release))
 
 
@@ -65,7 +65,7 @@ def _charted(text, release):
 
 
 def loaded(text):
-    """The objects of a text. libyaml reads it in a tenth of the time, if it is installed."""
+    """Return the objects of a YAML text. If libyaml is installed, reading takes a tenth of the time."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]
 
@@ -84,7 +84,7 @@ _RELABELINGS = {
 
 
 def _monitor(endpoints, **more):
-    """The schema of a monitor with its endpoints under this key, and with these additional fields."""
+    """Return the schema of a monitor with its endpoints under this key, and with additional fields."""
     fields = {
         "port": {"type": "string"},
         "path": {"type": "string"},
@@ -137,7 +137,7 @@ _OPERATOR = {  # the used fields, as in the CRDs of the Prometheus operator
 
 
 def validate(objects):
-    """Check each object strictly by the schema of the Kubernetes API, or of the CRD of the Prometheus operator."""
+    """Validate each object strictly against the schema of the Kubernetes API, or of the Prometheus operator's CRD."""
     pytest.importorskip("kubernetes_validate")
     for each in objects:
         if each["apiVersion"] == "monitoring.coreos.com/v1":
@@ -149,12 +149,12 @@ def validate(objects):
 
 @functools.cache
 def _validate(text):
-    """Check an object; cached, because most objects of two renderings are the same."""
+    """Validate an object. Cached, because most objects of two renderings are the same."""
     assert [] == by_schema(json.loads(text))
 
 
 def permissions_of(component):
-    """The permissions of a component's roles in the form of the tests' API server: verb, resource, and maybe a name."""
+    """Return the permissions of a component's roles for the tests' API server: verb, resource, and maybe a name."""
     objects = yaml.safe_load_all((DEPLOY / "components" / component / "rbac.yaml").read_text())
     rules = [rule for each in objects if each["kind"] in ("Role", "ClusterRole") for rule in each["rules"]]
     return {
@@ -167,7 +167,7 @@ def permissions_of(component):
 
 
 def granted(objects):
-    """The permissions of the agent's service account: (namespace, resource, verb).
+    """Return the permissions of the agent's service account: (namespace, resource, verb).
 
     A resource has its group unless that is the core group, and a name if the permission is for one object only.
     """
@@ -191,18 +191,18 @@ def granted(objects):
 
 
 def one(objects, kind):
-    """The only object of a kind."""
+    """Return the only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
     return found
 
 
 def pod_of(objects):
-    """The pod's spec of the DaemonSet."""
+    """Return the pod spec of the DaemonSet."""
     return one(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
 def composed(components, namespace="vdev-system", *, fleet=False):
-    """The objects of an overlay: the base, whose namespace an intermediate layer sets, and the components."""
+    """Return the objects of an overlay: the base, whose namespace an intermediate layer sets, and the components."""
     return copy.deepcopy(_composed(DEPLOY / "fleet" if fleet else DEPLOY, namespace, *components))
 
 
@@ -219,15 +219,15 @@ def _composed(directory, namespace, *components):
 
 def _kustomization(place, **fields):
     place.mkdir()
-    for key in {"resources", "components"} & fields.keys():  # kustomize takes no absolute path
+    for key in {"resources", "components"} & fields.keys():  # kustomize does not accept absolute paths
         fields[key] = [os.path.relpath(path, place.resolve()) for path in fields[key]]
     (place / "kustomization.yaml").write_text(yaml.safe_dump(fields))
 
 
 def plain(objects):
-    """Objects without the parts that only Helm or only kustomize adds: labels, the Namespace, empty mappings.
+    """Remove the parts that only Helm or only kustomize adds: labels, the Namespace, empty mappings.
 
-    Volumes, mounts, variables and ports are in the order of their names.
+    Volumes, mounts, variables and ports are sorted by name.
     """
     found = {}
     for each in copy.deepcopy(objects):
@@ -245,7 +245,7 @@ def plain(objects):
             container = pod["containers"][0]
             for named in (pod["volumes"], container["volumeMounts"], container["env"], container["ports"]):
                 named.sort(key=lambda one: one["name"])
-        if each["kind"] == "ConfigMap":  # the generator of kustomize also labels it
+        if each["kind"] == "ConfigMap":  # kustomize's generator also labels it
             each["data"] = {name: text.strip() for name, text in each["data"].items()}
         found[each["kind"], each["metadata"]["name"]] = each
     return found

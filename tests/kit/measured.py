@@ -1,4 +1,4 @@
-"""The sensors of the devices of a configuration, with pods and faults, without an agent."""
+"""Computes the sensor readings of a configuration's devices, with pods and faults, without an agent."""
 
 from tests.kit.rules import rule
 from vdev import config
@@ -11,20 +11,20 @@ from vdev.telemetry.sensors import Sensors
 
 
 def plan_of(text, node="node-1", **changes):
-    """The plan of a configuration whose devices are all virtual."""
+    """Return the plan of a configuration whose devices are all virtual."""
     spec = config.load_text(text).spec
     world = ObservedState(spec=spec, node=node, inventory=inventory.inventory(spec, node), **changes)
     return desired_state(world)
 
 
 def ids(plan, resource):
-    """The ids of a resource, in order."""
+    """Return the ids of a resource in order."""
     return [slot.id for slot in plan.advertised.resources[resource].slots]
 
 
 def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", faults=None, pod_loads=EMPTY):
-    """The readings of all devices. `users` are lists of `namespace/pod/container`, and `faults` the effects of rules;
-    both by resource and index.
+    """Return the readings of all devices. `users` are lists of `namespace/pod/container`, and `faults` the effects of
+    rules; both by resource and index.
     """
     plan = plan_of(text, node)
 

@@ -1,9 +1,9 @@
 """A plugin that kills itself with SIGKILL at a chosen point.
 
-    python -m tests.kit.mortal FUSE --config-file …        as `vdev run --config-file …`
+    python -m tests.kit.mortal FUSE --config-file …        like `vdev run --config-file …`
 
-A point is each callback of the event loop (so each `await` that waits), and each file or directory that the process
-opens for writing, creates, renames or removes, in any thread. Points are counted from the moment when the fuse is lit.
+Points are callbacks of the event loop (so each `await` that waits), and each time that any thread opens a file for
+writing, or creates, renames or removes a file or directory. They are counted from the moment when the fuse is lit.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import signal
 import struct
 import sys
 
-_FORM = struct.Struct("qq")  # the point of death (0: not lit), and the number of points so far
+_FORM = struct.Struct("qq")  # the point at which to die (0: not lit), and the number of points so far
 NEVER = 2**62
 _TOUCHES_FILES = ("os.", "shutil.", "tempfile.")
 _INTERVALS = {"unnamed_allocate": 2.0, "retire_handover": 1.0, "look_at_holders": 1.0}
@@ -22,7 +22,7 @@ _INTERVALS = {"unnamed_allocate": 2.0, "retire_handover": 1.0, "look_at_holders"
 
 
 class Fuse:
-    """A file that a process and its killer share, so that it outlives the process."""
+    """A point counter in a file that the process and the test share, so that it outlives the process."""
 
     def __init__(self, path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -31,7 +31,7 @@ class Fuse:
         os.close(handle)
 
     def light(self, point):
-        """Set the point of death, counted from now."""
+        """Set the point at which to die, counted from now."""
         _FORM.pack_into(self._shared, 0, point, 0)
 
     @property
@@ -40,12 +40,12 @@ class Fuse:
         return _FORM.unpack_from(self._shared)[1]
 
     def point(self):
-        """Count a point, and die if it is the chosen one."""
+        """Count a point, and kill the process if this is the chosen one."""
         last, count = _FORM.unpack_from(self._shared)
         if last:
             _FORM.pack_into(self._shared, 0, last, count + 1)
             if count + 1 >= last:
-                signal.raise_signal(signal.SIGKILL)  # os.kill would be a point itself
+                signal.raise_signal(signal.SIGKILL)  # os.kill would itself be a point
 
     def burn(self):
         """Count the points of this process from now on."""

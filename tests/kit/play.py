@@ -1,6 +1,6 @@
-"""`python -m tests.kit.play`: plays the worlds on stdin, in a process without other work.
+"""`python -m tests.kit.play`: plays worlds from stdin in a separate process.
 
-A world is a line of JSON, `{"seed", "seconds", "events"}`, and its outcome is a line on stdout.
+Each world is a line of JSON, `{"seed", "seconds", "events"}`, and its outcome is a line on stdout.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Any
 
 
 def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
-    """Play worlds one after the other in another process. Returns their outcomes."""
+    """Play worlds in sequence in another process. Returns their outcomes."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.kit.play"],
         input="\n".join(map(json.dumps, worlds)),
-        env=os.environ | {"PYTHONHASHSEED": "0"},  # worlds depend on the order of sets
+        env=os.environ | {"PYTHONHASHSEED": "0"},  # outcomes depend on the order of sets
         stdout=subprocess.PIPE,
         text=True,
         check=True,

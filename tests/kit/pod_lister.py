@@ -1,4 +1,4 @@
-"""A PodResources API with answers that a test chooses."""
+"""A PodResources server whose answers a test chooses."""
 
 import gc
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ class Lister(rpc.PodResourcesListerServicer):
 
 @asynccontextmanager
 async def pod_lister(socket):
-    """Serve this socket."""
+    """Serve PodResources on this socket."""
     servicer = Lister()
     servicer.socket = socket
     server = grpc.aio.server()
@@ -43,4 +43,4 @@ async def pod_lister(socket):
     finally:
         await server.stop(None)
         del server
-        gc.collect()  # a server stops its threads when it is collected, which must not happen inside the plugin
+        gc.collect()  # a server stops its threads when it is garbage collected, which must not happen inside the plugin

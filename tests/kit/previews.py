@@ -1,4 +1,4 @@
-"""What a node would advertise for files, as `vdev plan` computes it."""
+"""Computes what a node would advertise for configuration files, like `vdev plan`."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The plugin as its own process, as on a node, and crowds of HTTP clients."""
+"""Runs the plugin in its own process, as on a node, and many HTTP clients."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,9 @@ def send_signal(process, number):
 
 
 class Process:
-    """`vdev run` beside a kubelet, with a `ulimit`. `run_dir` has its command socket.
+    """A `vdev run` process for a kubelet, with a `ulimit`. Its control socket is in `run_dir`.
 
-    As a context manager it ends the process by SIGTERM, and checks the exit code.
+    As a context manager, it stops the process with SIGTERM and checks the exit code.
     """
 
     def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=()):
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def address(self):
-        """The address of its HTTP server, from its log. The process listens before it registers.
+        """The address of the HTTP server, from the log. The process listens before it registers.
 
         The log may also have lines of earlier processes.
         """
@@ -66,7 +66,7 @@ class Process:
             raise
 
     def edit(self, text):
-        """Replace the configuration as editors do."""
+        """Replace the configuration by a rename, as editors do."""
         fresh = self._config.with_suffix(".new")
         fresh.write_text(text)
         fresh.rename(self._config)
@@ -76,7 +76,7 @@ class Process:
         send_signal(self.process, signal.SIGHUP)
 
     def log(self):
-        """The log so far."""
+        """Return the log so far."""
         lines = self._log.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -85,7 +85,7 @@ class Process:
 async def crowd(address, count, text):
     """Open many connections that send a text and then nothing. Yields their writers by reader.
 
-    A connection is given up if the backlog has no place for it within PATIENCE, in which TCP tries twice.
+    A connection attempt ends if the backlog is full for PATIENCE seconds, in which TCP tries twice.
     """
     opened = {}
 
@@ -105,7 +105,7 @@ async def crowd(address, count, text):
 
 
 async def say(address, text):
-    """Send a text, and return the answer until the server closes the connection."""
+    """Send a text, and return all data until the server closes the connection."""
     async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*address)
         try:

@@ -17,7 +17,7 @@ from types import ModuleType
 
 
 def of_module(module: ModuleType) -> Iterator[str]:
-    """Every name in `__all__`, with its public attributes."""
+    """Yield every name in `__all__` with its public attributes."""
     for name in module.__all__:
         yield from _of_object(name, getattr(module, name))
 
@@ -54,7 +54,7 @@ def _is_error(base: type) -> bool:
 
 
 def _of_call(name: str, function: typing.Any) -> Iterator[str]:
-    """A line with the required parameters, and one for each optional parameter, so that a new option is a new line."""
+    """Yield a line with the required parameters, and one for each optional parameter, so that a new one adds a line."""
     needed, optional = [], []
     for place, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.name == "self":
@@ -69,7 +69,7 @@ def _of_call(name: str, function: typing.Any) -> Iterator[str]:
 
 
 def _set_in_init(kind: type) -> set[str]:
-    """The attributes that `__init__` sets."""
+    """Return the attributes that `__init__` sets."""
     if "__init__" not in vars(kind) or dataclasses.is_dataclass(kind):
         return set()
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind.__init__)))
@@ -84,7 +84,7 @@ def _set_in_init(kind: type) -> set[str]:
 
 
 def of_schema(schema: Mapping[str, typing.Any]) -> Iterator[str]:
-    """Every key by its path, with each type and constant that it accepts, its default, and whether it is required."""
+    """Yield every key by its path, with the types and constants that it accepts, its default, and if it is required."""
     yield from _of_value("", schema, schema.get("$defs", {}))
 
 
@@ -121,7 +121,7 @@ _NOTE = re.compile(r"\[([^\]]*(?:default: |env )[^\]]*)\]")
 
 
 def of_help(command: str, text: str) -> Iterator[str]:
-    """The arguments of a command with their variables and defaults, from a wide `--help`."""
+    """Yield the arguments of a command with their variables and defaults, from a wide `--help`."""
     section = ""
     entries: list[tuple[str, str]] = []
     for line in text.splitlines():
@@ -147,7 +147,7 @@ def of_help(command: str, text: str) -> Iterator[str]:
 
 
 def of_document(name: str, value: object) -> Iterator[str]:
-    """Every key by its path with its type; a key that users choose (a device's id, a variable) is `*`."""
+    """Yield every key by its path with its type. Keys that users choose (device ids, variables) are `*`."""
     match value:
         case dict():
             yield f"{name}: object"
@@ -171,7 +171,7 @@ def of_document(name: str, value: object) -> Iterator[str]:
 
 
 def differences(recorded: str, promised: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The promises that are not recorded, and the recorded ones that are not kept, with what to do about them."""
+    """Return the promises that are not recorded, and the recorded ones that are not kept, with instructions."""
     lines = [line for line in recorded.splitlines() if line and not line.startswith("#")]
     now = set(promised)
     kept = {line for line in lines if not line.startswith("- ")}

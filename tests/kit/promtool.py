@@ -1,4 +1,4 @@
-"""Prometheus' own evaluation of expressions over the metrics that vdev writes."""
+"""Evaluates expressions on vdev's metrics with Prometheus' own tool."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 
 def evaluate(directory, series, expressions, *, at="0m"):
-    """Let Prometheus check, one minute between two scrapes, that each expression is 1 at this time."""
+    """Check that each expression is 1 at this time, with a scrape interval of one minute."""
     case = {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],

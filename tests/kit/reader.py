@@ -1,4 +1,4 @@
-"""Pages of the documentation: their blocks of code, and the environment of a reader who follows the page."""
+"""Pages of the documentation: their code blocks, and the environment of a reader who follows a page."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _WITH_SIM = re.compile(r"pip install [^\n]*\[sim\]")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. Its mark is in the comment before it; its file's name is there, or in its first line."""
+    """A fenced block. The comment before it has its mark; the file name is in this comment or in the first line."""
 
     mark: str
     language: str
@@ -27,7 +27,7 @@ class Block:
 
 
 def blocks(page: str, language: str = "") -> list[Block]:
-    """The fenced blocks of a page, in all languages or in one."""
+    """Return the fenced blocks of a page in all languages or in one."""
     found = []
     for each in _BLOCK.finditer(page):
         name = _NAME.match(each["text"])
@@ -43,8 +43,8 @@ def has_cel(page: str) -> bool:
 
 
 def environ(page: str, directory: Path) -> dict[str, str]:
-    """An environment for the commands of a page: `vdev` is this checkout, and CEL cannot be imported unless the page
-    says to install it. Files for this are written below the directory.
+    """Return the environment for the commands of a page: `vdev` is this checkout, and CEL cannot be imported unless
+    the page says to install it. Files for this are written below the directory.
     """
     path = [str(ROOT)]
     if not has_cel(page):

@@ -1,4 +1,4 @@
-"""Configurations that are refused."""
+"""Checks of configurations that are refused."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from vdev.errors import ConfigError
 
 
 def refusals(text: str) -> list[str]:
-    """The errors of a text as the file `f`."""
+    """Return the errors of a text that is loaded as the file `f`."""
     with pytest.raises(ConfigError) as caught:
         config.load_text(text, "f")
     return [str(problem) for problem in caught.value.problems]
 
 
 def check_refusals(subtests, cases: Iterable[tuple[str, str]], text: str) -> None:
-    """Check that the text with each part in place of `@` has an error with these words."""
+    """For each case, replace `@` in the text by the first item, and check that an error contains the second one."""
     for part, expected in cases:
         with subtests.test(part=part):
             found = refusals(text.replace("@", part, 1))

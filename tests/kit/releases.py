@@ -1,4 +1,4 @@
-"""The rules of other Kubernetes releases than that of the embedded API server."""
+"""The rules of Kubernetes releases other than that of the embedded API server."""
 
 from vdev.sim.api.validation import Rules
 
@@ -11,9 +11,9 @@ _GATED = (
 
 
 class Release(Rules):
-    """The rules of a version.
+    """The rules of a release.
 
-    With `alpha`, partitions, taints and shares are enabled although they are alpha. `more` finds further problems.
+    With `alpha`, partitions, taints and shares are enabled although they are alpha. `more` finds additional problems.
     """
 
     def __init__(self, version=Rules.version, *, alpha=False):
@@ -23,7 +23,7 @@ class Release(Rules):
         self._gates = alpha or version >= _GATES
 
     def complete(self, kind, new, *, now):
-        """Drop the fields of disabled gates."""
+        """Drop the fields of disabled feature gates."""
         if kind.kind == "ResourceSlice" and not self._gates:
             new["spec"].pop("sharedCounters", None)
             for device in new["spec"].get("devices") or ():

@@ -12,7 +12,7 @@ class Caller:
         self.server = server
 
     async def __call__(self, method, path, body=None, content_type="application/json", accept="application/json"):
-        """Status and document of an answer."""
+        """Send a request. Returns the status and the document of the answer."""
         return await asyncio.to_thread(self._ask, method, path, body, content_type, accept)
 
     def _ask(self, method, path, body, content_type, accept):
@@ -27,7 +27,7 @@ class Caller:
             connection.close()
 
     async def watch(self, path, accept="application/json"):
-        """The events of a watch of a fifth of a second."""
+        """Watch for a fifth of a second. Returns the events."""
         path = f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=0.2"
         text = await asyncio.to_thread(self._lines, path, accept)
         return [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""The scenario files, for every test that plays them."""
+"""The scenario files as test parameters."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ FILES = Path(__file__).parents[1] / "sim" / "scenarios"
 
 
 def scenarios():
-    """One parameter per file for device plugins."""
+    """Return a parameter for each file for device plugins."""
     return [pytest.param(path, id=path.stem) for path in sorted(FILES.glob("*.yaml"))]
 
 
 def dra_scenarios():
-    """One parameter per file for DRA drivers."""
+    """Return a parameter for each file for DRA drivers."""
     return [pytest.param(path, id=f"dra-{path.stem}") for path in sorted((FILES / "dra").glob("*.yaml"))]
 
 
 def built_in_scenarios():
-    """One parameter per built-in file, for any plugin."""
+    """Return a parameter for each built-in file, which is for any plugin."""
     return [pytest.param(each.path, id=f"built-in-{each.name}") for each in built_in()]

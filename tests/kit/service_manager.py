@@ -1,4 +1,4 @@
-"""A service manager: the socket of $NOTIFY_SOCKET, and the messages that it received."""
+"""A service manager that listens on $NOTIFY_SOCKET and records messages."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ class Listener:
         return next((line.removeprefix("STATUS=") for line in reversed(self.said) if line.startswith("STATUS=")), "")
 
     async def until(self, condition, what):
-        """Wait until the messages meet a condition."""
+        """Wait until the messages fulfil a condition."""
         try:
             async with asyncio.timeout(30):
                 while not condition():
@@ -46,5 +46,5 @@ class Listener:
             raise AssertionError(f"{what} was not said, but {self.said}") from None
 
     async def ready(self, times=1):
-        """Wait until the service has reported that it is ready this many times."""
+        """Wait until the service has reported readiness this many times."""
         await self.until(lambda: self.said.count("READY=1") >= times, "READY=1")

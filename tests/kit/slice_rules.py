@@ -1,7 +1,7 @@
 """The rules of the API server and of the scheduler's allocator for the ResourceSlices of a pool (Kubernetes 1.36).
 
-The embedded API server and scheduler check fields, limits and counters. Names, versions and request policies are
-checked here, without code of the plugin.
+The embedded API server and scheduler check fields, limits and counters. This module checks names, versions and request
+policies, without code of the plugin.
 """
 
 import re
@@ -24,7 +24,7 @@ SCALE |= {each: 1000**n for n, each in enumerate("kMGTPE", 1)}
 
 
 def amount(text):
-    """The value of a quantity."""
+    """Parse a quantity."""
     assert isinstance(text, str), text
     found = QUANTITY.fullmatch(text)
     assert found, text
@@ -32,7 +32,7 @@ def amount(text):
 
 
 def check_pool(slices):
-    """Raise an AssertionError for anything that makes a slice, or the pool of these slices, invalid."""
+    """Raise AssertionError if a slice or the pool of these slices is invalid."""
     assert slices
     heads = {(each["spec"]["driver"], each["spec"]["nodeName"], str(each["spec"]["pool"])) for each in slices}
     assert 1 == len(heads), heads
@@ -102,7 +102,7 @@ def _check_policy(policy, whole):
 
 
 def fits(sets, devices):
-    """Whether the allocator can give out these devices together: no counter runs out."""
+    """Whether the allocator can allocate these devices together, so that no counter is exhausted."""
     left = {name: dict(counters) for name, counters in sets.items()}
     for device in devices:
         for used in device.get("consumesCounters", ()):

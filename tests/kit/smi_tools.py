@@ -1,4 +1,4 @@
-"""The tools of containers, run as in a container: by a shell, on directories of data files."""
+"""Runs the tools of containers as in a container: in a shell, on directories of data files."""
 
 import os
 import shutil
@@ -81,7 +81,7 @@ EIGHT = Geometry(slices=8, profiles={"1": {"slices": 1, "memory": "1Gi"}})
 
 
 def _measured(raw: RawDevice, physics: PhysicsModel, reading: SensorReading, **more: object) -> MeasuredDevice:
-    """A device that one container uses."""
+    """Return a device that one container uses."""
     device = Device(id=raw.id, raw=raw, ordinal=str(raw.index), attributes=raw.attributes)
     info = DeviceInfo(
         device=device,
@@ -96,7 +96,7 @@ def _measured(raw: RawDevice, physics: PhysicsModel, reading: SensorReading, **m
 
 
 def h100(index: int, whole: SensorReading = BUSY, **more: object) -> MeasuredDevice:
-    """The data of an H100 for nvidia-smi; `more` are fields of `DeviceInfo`."""
+    """Return the data of an H100 for nvidia-smi; `more` are fields of `DeviceInfo`."""
     raw = RawDevice(
         id=f"GPU-0000000{index}-0000-0000-0000-000000000000",
         entry="gpu",
@@ -115,7 +115,7 @@ def h100(index: int, whole: SensorReading = BUSY, **more: object) -> MeasuredDev
 def instance(
     of: MeasuredDevice, position: int, profile: str, slices: range, mib: int, used: int, sms: int
 ) -> MeasuredDevice:
-    """A MIG device of a GPU."""
+    """Return the data of a MIG device of a GPU."""
     number, raw = position + 1, of.info.device.raw
     device = Device(
         id=f"MIG-0000000{number}-0000-0000-0000-000000000000",
@@ -131,7 +131,7 @@ def instance(
 
 
 def mi300x(index: int) -> MeasuredDevice:
-    """The data of an MI300X for amd-smi."""
+    """Return the data of an MI300X for amd-smi."""
     raw = RawDevice(
         id=f"mi300x-{index}",
         entry="mi300x",
@@ -148,7 +148,7 @@ def mi300x(index: int) -> MeasuredDevice:
 
 
 class Container:
-    """The files of a container with some devices, and its shell."""
+    """A container's files, with the data of its devices, and its shell."""
 
     def __init__(self, root: Path, shell: str) -> None:
         self.root = root
@@ -197,7 +197,7 @@ class Container:
 
 
 def container(root: Path, shell: str) -> Container:
-    """A container whose image has this shell; skips the test if the shell is not installed."""
+    """Return a container whose image has this shell. Skips the test if the shell is not installed."""
     if shutil.which(SHELLS[shell][0]) is None:
         pytest.skip(f"no {SHELLS[shell][0]} here: install it to run the tools under it")
     return Container(root, shell)

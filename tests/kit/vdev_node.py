@@ -1,4 +1,4 @@
-"""A node for the scenarios of vdev, with device nodes on its host, and with vdev's reasons of Unhealthy."""
+"""A node for vdev's scenarios, with device nodes on its host, and with the reasons of Unhealthy devices."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ class VdevNode(EmbeddedNode):
             self._run_dir = places.run_dir
             return plugin(replace(places, host_root=self._host, kubeconfig=kubeconfig))
 
-        options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so CDI names are resolved
+        options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so that CDI names are resolved
         super().__init__(options, plugin=on_this_host, **kubelet_options)
         self.sees_slices = True
 
@@ -43,7 +43,7 @@ class VdevNode(EmbeddedNode):
             await asyncio.to_thread(shutil.rmtree, self._host)
 
     async def hook(self, name):
-        """Add or remove a device node of the host, or let the device npu/0 fail or recover."""
+        """Add or remove a device node of the host, or make the device npu/0 fail or recover."""
         if name in ("plug", "unplug"):
             await asyncio.to_thread(_device_node, self._host / "dev" / "scenario0", make=name == "plug")
             return
@@ -52,7 +52,7 @@ class VdevNode(EmbeddedNode):
         await self.edit_configuration(healthy + {"fail": sick, "heal": ""}[name])
 
     async def reasons(self):
-        """The reasons in `vdev status`; empty while no agent answers."""
+        """Return the reasons in `vdev status`; empty while no agent answers."""
         try:
             return reasons_in(await command_socket.ask(self._run_dir, {"do": "status"}))
         except SocketError:
@@ -60,7 +60,7 @@ class VdevNode(EmbeddedNode):
 
 
 def reasons_in(status):
-    """The reasons of Unhealthy devices in a status document, by resource and id."""
+    """Return the reasons of Unhealthy devices in a status document, by resource and id."""
     return {
         (resource["name"], device["id"]): device["reason"]
         for resource in status["resources"]
@@ -70,7 +70,7 @@ def reasons_in(status):
 
 
 def _make_host(root):
-    """Create a host root with some device nodes; returns False without the permission to do so."""
+    """Create a host root with some device nodes. Returns False without the permission to do so."""
     try:
         (root / "dev").mkdir()
         for name in ("null", "zero"):

@@ -19,5 +19,5 @@ async def served(app, *, hosts=()):
 
 
 def application(**answers):
-    """The application of a healthy agent, with other `answers`."""
+    """Return the application of a healthy agent. `answers` replace its functions."""
     return http.application(**{"status": dict, "registry": CollectorRegistry, "not_ready": list} | answers)
