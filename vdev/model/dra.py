@@ -158,27 +158,27 @@ class ValidRange(Section):
     max: Amount | None = None
     """The maximum. Default: the whole capacity."""
     step: Amount | None = None
-    """Amounts are min plus a multiple of this; others are rounded up. Default: any amount."""
+    """Amounts are min plus a multiple of step. Other amounts are rounded up. Default: any amount."""
 
 
 class CapacityPolicy(Section):
     """How much of a capacity a claim may request, like requestPolicy of a ResourceSlice."""
 
     default: Amount
-    """The amount for a claim that does not request one."""
+    """The amount for a claim that requests no amount."""
     valid_values: list[Amount] = []
-    """The amounts that a claim may request; others are rounded up."""
+    """The amounts that a claim may request. Other amounts are rounded up."""
     valid_range: ValidRange | None = None
     """The amounts that a claim may request, as a range."""
 
 
 class Capacity(Section):
-    """An amount that each device has."""
+    """A capacity of each device."""
 
     value: Amount
     """The amount, as a Kubernetes quantity such as 100, 16Gi or 10G."""
     request_policy: CapacityPolicy | None = None
-    """How much of it a claim may request. With a policy, several claims may share the device."""
+    """How much of the capacity a claim may request. With a policy, several claims may share the device."""
 
     @property
     def published(self) -> DeviceCapacity:
@@ -228,27 +228,27 @@ def _range_problem(value: int, default: int, span: ValidRange) -> str:
 
 
 class Taints(Section):
-    """Taints of a device that fails."""
+    """Taints of failed devices."""
 
     unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
-    """The taint of an unhealthy device. none: no taint; NoSchedule: no new claim gets it; NoExecute: pods that have it
+    """The taint of an unhealthy device. none: no taint; NoSchedule: no new claim gets the device; NoExecute: its pods
     are also evicted."""
     lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
-    """The taint of a device that disappeared while a pod has it."""
+    """The taint of a device that disappeared while a pod holds it."""
 
 
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
     driver: Annotated[DriverName, NO_DEFAULT] = ""
-    """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
-    the domain of the resource."""
+    """Name of the driver that publishes the devices. Default: the driver of the preset's vendor, such as
+    gpu.nvidia.com, else the domain of the resource."""
     partitions: DraPartitions = DraPartitions.STATIC
-    """Which partitions are published. static: those under partitions; dynamic: all that a device can have, and the
-    whole device; a claim gets what still fits. See migEnabled."""
+    """Which partitions are published. static: the partitions under `partitions`; dynamic: the whole device and all its
+    possible partitions; a claim gets a partition that still fits. See migEnabled."""
     mig_enabled: Flag | None = None
-    """With partitions: dynamic, the MIG mode of NVIDIA's Ampere presets, which cannot change it without a reset: true
-    publishes only partitions, false only whole GPUs. Default: true. For newer GPUs, both are published."""
+    """With partitions: dynamic, the MIG mode of NVIDIA's Ampere presets, which need a reset to change it. true: publish
+    only partitions; false: publish only whole GPUs. Default: true. For newer GPUs, both are published."""
     attributes: dict[AttributeName, Value] = {}
     """Additional attributes of each device: a string, which may have placeholders, an integer, true or false, or a
     version, written {version: 1.2.3}. A name without a domain is in the driver's domain."""
@@ -258,10 +258,10 @@ class Dra(Section):
     """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the
     driver's domain."""
     taints: Taints = Taints()
-    """Taints of a device that fails."""
+    """Taints of failed devices."""
     extended_resource: Flag | None = None
-    """Whether the DeviceClass of `vdev dra classes` names the entry's resource, so that pods that ask for the resource
-    get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""
+    """Whether the DeviceClass of `vdev dra classes` names the entry's resource, so that pods that request the resource
+    get these devices without a claim. Default: true for NVIDIA presets, as in NVIDIA's driver, else false."""
 
     @property
     def is_dynamic(self) -> bool:

@@ -78,7 +78,7 @@ class AllocationPolicy(StrEnum):
 
 
 class ContainerPath(Section):
-    """A path of the host that the container gets."""
+    """A host path that the container gets."""
 
     host_path: PathTemplate
     """Path on the host; may hold placeholders."""
@@ -106,16 +106,16 @@ class ContainerMount(ContainerPath):
 
 
 class Container(Section):
-    """What each container with such a device gets besides the device list."""
+    """What each container with a device of the entry gets, in addition to the device list."""
 
     env: dict[EnvName, TemplateText] = {}
-    """Environment variables; values may hold placeholders, and those of several devices are joined with commas."""
+    """Environment variables. Values may have placeholders. The values of several devices are joined with commas."""
     device_nodes: tuple[ContainerNode, ...] = ()
     """Device nodes."""
     mounts: tuple[ContainerMount, ...] = ()
     """Bind mounts."""
     annotations: dict[AnnotationKey, TemplateText] = {}
-    """Annotations for the container's runtime; values may hold placeholders."""
+    """Annotations for the container runtime. Values may have placeholders."""
 
 
 class Probe(StrEnum):
@@ -128,27 +128,27 @@ class Probe(StrEnum):
 
 
 class HealthCheck(Section):
-    """A probe that is repeated over time."""
+    """A probe that runs periodically."""
 
     probe: Probe
     """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
-    command: it exits with 0."""
+    command: the command exits with 0."""
     interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
     """Time between two probes, such as 5s."""
     timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
     """How long a probe may take."""
     path: PathTemplate | None = None
-    """For probe file: the file; may hold placeholders."""
+    """For probe file: the path of the file; may hold placeholders."""
     content: Text = ""
-    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
+    """For probe file: the required content, without surrounding spaces. Default: the file only has to exist."""
     command: tuple[TemplateText, ...] = ()
     """For probe command: the program and its arguments; may hold placeholders."""
     unhealthy_threshold: Count = 1
-    """How many probes in a row must fail before the device counts as unhealthy."""
+    """Number of consecutive failed probes after which the device is unhealthy."""
     healthy_threshold: Count = 1
-    """How many probes in a row must succeed before it counts as healthy again."""
+    """Number of consecutive successful probes after which the device is healthy again."""
     start_grace: Duration = 0.0
-    """Time after a device appears during which failed probes do not count."""
+    """Time after a device appears during which failed probes are ignored."""
 
 
 class ActionKind(StrEnum):
@@ -179,11 +179,11 @@ class Action(Section):
     truncate: HostFile | None = None
     """A plain file of the host to empty; may hold placeholders."""
     chmod: HostFile | None = None
-    """A plain file or device node of the host whose mode is set; may hold placeholders."""
+    """A plain file or device node on the host whose mode is changed; may hold placeholders."""
     mode: Annotated[Text, matching("0?[0-7]{3}", 'three octal digits in quotes, such as "0660"')] | None = None
     """For chmod: the mode, in octal. Default: "0660"."""
     timeout: Annotated[Duration, longer_than_nothing(3600, "1h")] | None = None
-    """For command: how long it may take, such as 10s, before it is killed. Default: 10s."""
+    """For command: the time after which it is killed, such as 10s. Default: 10s."""
 
     @property
     def kind(self) -> ActionKind:
@@ -269,69 +269,69 @@ class Entry(Placed):
     model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in SOURCES]}}
 
     name: EntryName
-    """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
+    """Name of the entry, unique in the configuration. Device ids begin with it, so renaming an entry changes them."""
     resource: ResourceTemplate
-    """The extended resource that pods ask for, <domain>/<name>. If the name has placeholders, such as {index} or
-    {attributes.X}, each device gets the resource with its own values; in these, any character except letters, digits,
+    """The extended resource that pods request, <domain>/<name>. If the name has placeholders, such as {index} or
+    {attributes.X}, each device has the resource with its own values. In values, any character except letters, digits,
     '-' and '_' becomes '_'."""
     on_nodes: Annotated[tuple[NodePattern, ...], OneOrMany()] = ()
     """Patterns for the names of the nodes that have these devices. Default: every node."""
     advertise: Advertise = [ClaimApi.DEVICE_PLUGIN]
-    """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
+    """How pods can request these devices: as an extended resource of the device plugin, with claims of Dynamic Resource
     Allocation (dra), or both."""
     dra: Dra | None = None
     """How Dynamic Resource Allocation offers these devices, if advertise includes dra."""
     virtual: VirtualDevices | None = None
     """Virtual devices."""
     glob: Annotated[Glob, not_empty(), NO_DEFAULT] = ()
-    """Real devices by path: one pattern, or a list of patterns whose i-th matches together form one device."""
+    """Real devices by path: one pattern, or a list of patterns. With a list, the i-th matches form one device."""
     sysfs: Sysfs | None = None
     """Real devices by their attributes in sysfs."""
     usb: Annotated[Usbs, NO_DEFAULT] = ()
-    """Real USB devices by identity. With a list, one match of each item together form a device."""
+    """Real USB devices by identity. With a list, one match of each item forms a device."""
     exclude: Annotated[tuple[PathPattern, ...], OneOrMany()] = ()
     """For glob: patterns for paths to leave out."""
     group_by: GroupBy = GroupBy.POSITION
     """For a list under glob or usb: which matches form a device. position: the i-th match of each item; name, for glob:
-    those whose wildcards matched the same text; all: everything that is found."""
+    matches whose wildcards match the same text; all: all matches."""
     allow_dangerous: Flag = False
-    """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
+    """Whether paths that give a container control over the whole host, such as /dev/mem, are allowed."""
     shared: Flag = False
-    """Whether this entry may have devices that another entry has too. Default: a device belongs to the first entry in
+    """Whether this entry may have devices that another entry also has. Default: a device belongs to the first entry in
     the file that finds it."""
     container: Container = Container()
-    """What each container gets besides the device list."""
+    """What each container gets in addition to the device list."""
     health: HealthCheck | None = None
     """How a device's health is checked. Default: a device that exists is healthy."""
     wanted_partitions: Annotated[Partitions, Field(alias="partitions")] = {}
     """How devices are partitioned: for an index "0", a range "1-2" or "all", a list of profiles or the name of a
-    layout. Or a label of the node selects the layout."""
+    layout. With fromLabel, a label of the node selects the layout."""
     visible_devices_env: Annotated[EnvName, NO_DEFAULT] = ""
-    """Environment variable with the list of devices. Default: made from the resource's name."""
+    """Environment variable with the list of devices. Default: derived from the resource's name."""
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the node, if node.labels is on. Values may have placeholders, but must be the same for all devices.
-    They take precedence over labels of the devices' maker."""
+    They take precedence over the vendor's labels."""
     conditions: tuple[Condition, ...] = ()
     """Conditions of the node that follow the health of these devices, if node.conditions is on."""
     telemetry: EntryTelemetry | None = None
-    """The load of the devices, for metrics, `vdev top` and the tools in containers. Default: busy, if telemetry is
-    anywhere in the file; real devices have sensors only if this key is given."""
+    """The load of the devices, for metrics, `vdev top` and the tools in containers. Default: busy, if the file has
+    `telemetry` anywhere. Real devices have sensors only if this key is set."""
     smi: Flag | None = None
-    """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi. Default: true for presets of NVIDIA
-    and AMD, if telemetry is anywhere in the file."""
+    """Whether containers get the vendor's tool, nvidia-smi or amd-smi. Default: true for presets of NVIDIA and AMD, if
+    the file has `telemetry` anywhere."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: tuple[Action, ...] = ()
     """Actions that run once when a pod gets a device, before its first container with the device starts. A failure is
     only reported."""
     on_release: tuple[Action, ...] = ()
-    """Actions that run once after a pod released a device, before a container of the next pod starts."""
+    """Actions that run once after a pod has released a device, before a container of the next pod starts."""
     if_release_fails: OnFailure = OnFailure.BLOCK
     """What happens if an onRelease action fails. block: the device is Unhealthy until a retry succeeds; continue: the
     failure is only reported."""
     pre_start: tuple[Action, ...] = ()
-    """Actions that run before a container with such a device starts, within 25 seconds. If one fails, the container
-    does not start."""
+    """Actions that run before a container with a device of the entry starts, within 25 seconds. If one fails, the
+    container does not start."""
 
     _partitions: Mapping[int, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 

@@ -102,25 +102,25 @@ class NodeTaint(Section):
 
 
 class FleetNodes(Section):
-    """Nodes that vdev makes, by name; or nodes that exist, by selector."""
+    """Nodes that vdev creates (name), or existing nodes (selector)."""
 
     model_config = {"json_schema_extra": {"oneOf": [{"required": ["name"]}, {"required": ["selector"]}]}}
 
     name: NodeNames | None = None
-    """Name of the nodes to make; {0..99} stands for numbers, and {000..099} for numbers of three digits."""
+    """Name of the nodes to create. {0..99} expands to numbers, and {000..099} to numbers with three digits."""
     selector: (
         Annotated[dict[FleetLabelKey, FleetLabelValue], not_empty("the selector is empty", "name a label")] | None
     ) = None
     """Labels that existing nodes must have."""
     labels: dict[FleetLabelKey, AsWritten] = {}
-    """Labels of the nodes to make. {1} in a value is the number of the name's first range, {2} that of the second, and
-    {name} the name."""
+    """Labels of the nodes to create. In a value, {1} is the number from the name's first range, {2} from the second,
+    and {name} is the name."""
     annotations: dict[FleetLabelKey, AsWritten] | None = None
-    """Annotations of the nodes to make. Default: kwok.x-k8s.io/node: fake, which marks nodes for KWOK."""
+    """Annotations of the nodes to create. Default: kwok.x-k8s.io/node: fake, which marks nodes for KWOK."""
     taints: tuple[NodeTaint, ...] = ()
-    """Taints of the nodes to make."""
+    """Taints of the nodes to create."""
     capacity: dict[FleetLabelKey, Annotated[AsWritten, _QUANTITY]] = {}
-    """Other capacity of the nodes to make: cpu, memory, pods, ephemeral-storage. Default: that of KWOK."""
+    """Other capacity of the nodes to create: cpu, memory, pods, ephemeral-storage. Default: KWOK's."""
     labels_after: Duration = 0.0
     """Time after a node is Ready until its labels appear."""
     devices_after: Duration = 0.0
@@ -134,7 +134,7 @@ class FleetNodes(Section):
 
     @property
     def noted(self) -> Mapping[str, str]:
-        """The annotations of the nodes to make."""
+        """The annotations of the nodes to create."""
         return _KWOK if self.annotations is None else self.annotations
 
     @property
@@ -151,9 +151,9 @@ class Fleet(Section):
     """Nodes without a kubelet, whose devices `vdev fleet` writes to the API server. `vdev run` ignores this section."""
 
     nodes: tuple[FleetNodes, ...]
-    """Which nodes. If several items match a node, the first one applies. []: no nodes; existing ones are removed."""
+    """The nodes. If several items match a node, the first one applies. []: no nodes; existing ones are removed."""
     reject_pods: Flag = False
-    """Whether pods fail as on a kubelet, if two schedulers gave the same devices to them."""
+    """Whether pods fail as on a kubelet if two schedulers give them the same devices."""
 
     @property
     def made(self) -> tuple[FleetNodes, ...]:

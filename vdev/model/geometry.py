@@ -123,24 +123,24 @@ Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
 
 
 class Profile(Section):
-    """One kind of partition."""
+    """A kind of partition."""
 
     slices: Slices
-    """Memory slices that it occupies."""
+    """Number of memory slices that the partition occupies."""
     memory: Memory
-    """Memory of such a partition, as a Kubernetes quantity such as 4Gi."""
+    """Memory of the partition, as a Kubernetes quantity such as 4Gi."""
     placements: tuple[Start, ...] | None = None
-    """Slices at which it may start. Default: all at which it fits."""
+    """Slices at which the partition may start. Default: all slices at which it fits."""
     compute: Annotated[Whole, between(0)] | None = None
-    """Compute slices that it takes from the device's budget."""
+    """Number of the device's compute slices that the partition uses."""
     max: Annotated[Whole, between(1)] | None = None
-    """How many a device may have. Default: as many as fit."""
+    """Maximum number of these partitions on a device. Default: as many as fit."""
     attributes: dict[str, AsWritten] = {}
-    """Facts about such a partition, for templates; added to those of the device."""
+    """Attributes of the partition for templates, in addition to the device's attributes."""
     exclusive: Word | None = None
-    """A word. A device may have only one partition of all profiles with the same word."""
+    """A device may have only one partition of all profiles with the same word here."""
     id: Annotated[Whole, between(0, 9999)] | None = None
-    """The maker's number of the profile, which NVIDIA's DRA driver shows in the names of partitions."""
+    """The vendor's number of the profile. NVIDIA's DRA driver shows it in the names of partitions."""
 
     _name: str = PrivateAttr("")
 
@@ -179,17 +179,17 @@ class Geometry(Section):
     """How a device can be partitioned."""
 
     slices: Slices
-    """Memory slices of the device."""
+    """Number of memory slices of the device."""
     compute: Annotated[Whole, between(1)] | None = None
-    """Compute slices of the device, of which each profile takes some. Default: not counted."""
+    """Number of compute slices of the device, which its partitions share. Default: not counted."""
     profiles: Annotated[dict[str, Profile], AfterValidator(_named)]
     """Kinds of partitions, by name."""
     layouts: dict[str, Profiles] = {}
-    """Named lists of profiles, or how many of each. all-<profile> exists for every profile."""
+    """Named layouts: a list of profiles, or a mapping from profile to count. all-<profile> exists for every profile."""
     resource_prefix: Text = "mig-"
     """Prefix of a partition's resource name, before the profile's name."""
     whole_device: Flag = False
-    """Whether all partitions of a device must be alike and fill it."""
+    """Whether all partitions of a device must have the same profile and fill the device."""
 
     @functools.cached_property
     def limits(self) -> tuple[Limit, ...]:

@@ -130,7 +130,7 @@ _STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
 
 
 class PluginFlags(Section):
-    """How containers get their devices; the same as the command-line flags."""
+    """How containers get their devices. The command-line flags have the same names."""
 
     pass_device_specs: Flag = False
     """Whether the kubelet also gets the device nodes, which the static CPU manager needs."""
@@ -160,14 +160,14 @@ class PluginFlags(Section):
 
 
 class Flags(Section):
-    """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
+    """Options of the plugin, with NVIDIA's names. Command-line flags and environment variables override the file."""
 
     mig_strategy: MigStrategy = MigStrategy.NONE
     """How partitions are advertised: not at all, as the resource of their device, or by profile."""
     fail_on_init_error: Flag = True
-    """Whether an error in the configuration ends the start. If false, only the entry with the error is left out."""
+    """Whether vdev exits at start if the configuration has an error. If false, only the invalid entry is left out."""
     mps_root: Text = ""
-    """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as NVIDIA's Helm chart."""
+    """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as in NVIDIA's Helm chart."""
     nvidia_driver_root: AbsolutePath = "/"
     """Prefix of the host paths of device nodes and mounts."""
     nvidia_dev_root: Text = ""
@@ -220,7 +220,7 @@ _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
 
 
 class SharedItem(Placed):
-    """A resource whose devices are advertised several times."""
+    """A resource that advertises each device several times."""
 
     name: Annotated[ResourceTemplate, BeforeValidator(prefixed), WithJsonSchema({"type": "string", "minLength": 1})]
     """The resource; the default domain is nvidia.com. A name with placeholders is written as in the entry."""
@@ -251,9 +251,9 @@ class TimeSlicing(Section):
     rename_by_default: Flag = False
     """Whether replicas are advertised as <name>.shared."""
     fail_requests_greater_than_one: Flag = False
-    """Whether a container that asks for more than one replica is refused."""
+    """Whether a container that requests more than one replica is refused."""
     resources: Annotated[tuple[SharedItem, ...], not_empty("no resources specified", _HOW_TO_SHARE)]
-    """What is shared."""
+    """The shared resources."""
 
     def default_name(self, item: SharedItem) -> str:
         """Return the resource of an item's replicas if it has no `rename`."""
@@ -268,7 +268,7 @@ class Mps(TimeSlicing):
     """Devices that several containers use at the same time, each with its share of memory and threads."""
 
     fail_requests_greater_than_one: Flag = True
-    """Whether a container that asks for more than one replica is refused."""
+    """Whether a container that requests more than one replica is refused."""
 
 
 class Sharing(Section):
@@ -300,7 +300,7 @@ class PatternItem(Placed):
     """A pattern, and the resource under which its matches are advertised."""
 
     pattern: Word
-    """Pattern for the whole name, where * is any run of characters."""
+    """Pattern for the whole name; * matches any characters."""
     name: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})]
     """The resource; the default domain is nvidia.com."""
 
@@ -337,11 +337,11 @@ Labels = Annotated[
 
 
 class Node(Section):
-    """What vdev writes about its node: labels, Events, conditions and capacity. Each key needs its own permissions."""
+    """What vdev writes to the API server about its node. Each key needs its own permissions."""
 
     labels: Labels = False
-    """Whether the node gets the labels that the makers' labelers write, and those of the entries. true: on the Node
-    object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
+    """Whether the node gets the labels of the vendors' labelers and of the entries. true: on the Node object; nfd: with
+    a file for Node Feature Discovery, which needs no access to the API server."""
     events: Flag = False
     """Whether vdev writes Events about devices on the Node."""
     conditions: Flag = False

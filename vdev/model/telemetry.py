@@ -98,7 +98,7 @@ _MEMORY = {
 
 
 class EntryTelemetry(Section):
-    """The load of the devices while a pod holds them; without a pod they are idle."""
+    """The load of devices while a pod holds them. Other devices are idle."""
 
     pattern: LoadPattern = LoadPattern.BUSY
     """How the load changes. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
@@ -115,7 +115,7 @@ class EntryTelemetry(Section):
     decoder: Percents | None = None
     """Load of video decoders: a percentage, or a range [low, high]. Default: none."""
     always: Flag = False
-    """Whether devices that no pod holds have load too."""
+    """Whether devices that no pod holds also have load."""
 
     @property
     def seconds(self) -> float:
@@ -140,7 +140,7 @@ class Telemetry(Section):
     hostname_label: Literal["Hostname", "hostname"] = "Hostname"
     """The label with the node's name, as NVIDIA's exporter writes it: Hostname up to 4.8.2, hostname since."""
     pod_annotations: Flag = False
-    """Whether pods can set the load of their devices by the annotations vdev.dev/load and
+    """Whether pods can set the load of their devices with the annotations vdev.dev/load and
     run.ai/simulated-gpu-utilization. Needs the permission to list and watch pods."""
 
 
@@ -156,13 +156,13 @@ class PhysicsModel(Section):
     peak_temperature: Number = 70.0
     """Temperature under full load, in °C."""
     throttle_temperature: Number = 85.0
-    """Temperature from which on the driver lowers the clocks, in °C."""
+    """Temperature at which the driver starts to lower the clocks, in °C."""
     slowdown_temperature: Number = 90.0
-    """Temperature from which on the device slows itself down, in °C."""
+    """Temperature at which the device starts to slow itself down, in °C."""
     shutdown_temperature: Number = 95.0
     """Temperature at which the device shuts itself down, in °C."""
     thermal_time: Annotated[Duration, longer_than_nothing(86400, "24h")] = 20.0
-    """Time in which the temperature covers 63 % of the difference to that of a new load."""
+    """Time in which the temperature covers 63 % of the difference to the temperature of a new load."""
     idle_clock: Number = 210.0
     """Clock of the compute units without a load, in MHz."""
     peak_clock: Number = 1500.0

@@ -70,14 +70,14 @@ def _links(rows: Sequence[Sequence[int]], count: int, score: int) -> Links:
 
 
 class DriverNode(Section):
-    """A device node that the real device has."""
+    """A device node of the real device."""
 
     path: PathTemplate
     """Path on the host; {index} is the device's number."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
     first_index: Index = 0
-    """What {index} is for the first device."""
+    """The value of {index} for the first device."""
 
 
 _DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
@@ -92,45 +92,45 @@ release notes and CUDA's compatibility table).
 
 
 class Preset(Section):
-    """A preset's file; of one that is loaded, the values of its bases are its own.
+    """A preset's file. A loaded preset includes the values of its bases.
 
-    `count` is 0 for a device model, which fits any number.
+    `count` is 0 for a device model, which supports any number of devices.
     """
 
     base: Word | None = None
-    """Another preset, whose values hold where this one gives none."""
+    """Another preset, which provides the values that this one does not set."""
     description: Word = ""
-    """What it is, in a few words."""
+    """A short description."""
     resource: ResourceName = ""
-    """The resource under which its vendor's plugin advertises it."""
+    """The resource of the vendor's device plugin."""
     id_style: IdStyle = IdStyle.NAME
-    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
+    """The form of ids: `<name>-<index>`, or NVIDIA's UUIDs."""
     visible_devices_env: EnvName = ""
-    """The variable that tells the vendor's runtime which devices a container gets."""
+    """The variable from which the vendor's runtime reads the devices of a container."""
     count: Count = 0
-    """How many devices a node has."""
+    """Number of devices on a node."""
     memory: Memory = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi."""
     numa: tuple[Index, ...] = ()
     """NUMA nodes: one for all devices, or one per device."""
     attributes: dict[str, AsWritten] = {}
-    """Facts about each device, for templates; added to those of the base."""
+    """Attributes of each device for templates, in addition to those of the base."""
     links: list[list[Index]] = []
-    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
+    """Groups of fully linked devices, or a score for every pair, as `count` lists of `count` numbers."""
     link_score: Annotated[Whole, between(1)] = FAST_LINK
-    """The score of a link within a group, 100 for one NVLink."""
+    """The score of a link within a group; 100 for one NVLink."""
     device_nodes: tuple[DriverNode, ...] = ()
-    """Device nodes that the real device has."""
+    """Device nodes of the real device."""
     partition_nodes: tuple[DriverNode, ...] | None = None
-    """Device nodes that a partition of it has. Default: those of the device."""
+    """Device nodes of a partition. Default: the device's."""
     partitioning: Geometry | None = None
     """How a device can be partitioned."""
     physics: PhysicsModel = PhysicsModel()
-    """What a device draws and how warm it gets under load."""
+    """Power, temperature and clocks of a device under load."""
     sources: dict[str, Text] = {}
-    """Where the figures come from, by key."""
+    """Sources of the values, by key."""
     unverified: tuple[Text, ...] = ()
-    """Keys whose figures nobody has confirmed."""
+    """Keys with unconfirmed values."""
 
     _name: str = PrivateAttr("")
 
@@ -188,9 +188,9 @@ class VirtualNode(Section):
     """A node or file that represents the device: exactly one of like, pty, file and directory."""
 
     like: Annotated[Like | None, _LIKE_JSON] = None
-    """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
+    """A character device that behaves like /dev/null, /dev/zero or /dev/random: null, zero or random."""
     pty: LineEnd | None = None
-    """A serial line; at its other end is echo, silence, or a script that answers lines."""
+    """A serial line. The program at its other end: echo, silence, or a script that answers lines."""
     answers: dict[Text, TemplateText] = {}
     """For pty script: the answer to each line; answers may hold placeholders."""
     otherwise: TemplateText | None = None
@@ -265,16 +265,16 @@ class VirtualDevices(Section):
     preset: Annotated[Word, NO_DEFAULT] = ""
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
     count: Annotated[Count, NO_DEFAULT] = 1
-    """Number of devices. Default: that of the node preset, else 1."""
+    """Number of devices. Default: from the node preset, else 1."""
     ids: Annotated[tuple[DeviceId, ...], Constraint(_twice_problem)] = ()
-    """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made from the entry's name
-    and the index, or in the form of the maker's driver."""
+    """Ids of the devices, one for each, such as the ids of existing real devices. Default: derived from the entry's
+    name and the index, or in the form of the vendor's driver."""
     memory: Annotated[Memory, NO_DEFAULT] = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
     numa: Annotated[tuple[NumaNode, ...], OneOrMany(), NO_DEFAULT] = ()
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
     attributes: dict[str, AsWritten] = {}
-    """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
+    """Attributes of each device, for templates such as {attributes.model}. Values are kept as written."""
     link_rows: Annotated[list[list[Index]], Field(alias="links"), NO_DEFAULT] = []
     """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
     lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
@@ -282,9 +282,9 @@ class VirtualDevices(Section):
     node: VirtualNode | None = None
     """A node or file that a container gets for each device. Default: none."""
     partitioning: Geometry | None = None
-    """How a device can be partitioned, in the form of presets. Default: as in the preset, else not at all."""
+    """How a device can be partitioned, as in preset files. Default: the preset's, else not at all."""
     physics: Annotated[PhysicsModel, NO_DEFAULT] = PhysicsModel()
-    """Power, temperature and clocks of a device under load, in the form of presets. Default: as in the preset."""
+    """Power, temperature and clocks of a device under load, as in preset files. Default: the preset's."""
 
     _preset: Preset = PrivateAttr(NO_PRESET)
 
