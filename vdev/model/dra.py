@@ -147,7 +147,7 @@ Value = Annotated[
         }
     ),
 ]
-"""An attribute's value."""
+"""The value of an attribute: string, integer, boolean or version."""
 
 
 class ValidRange(Section):

@@ -111,9 +111,9 @@ class Container(Section):
     env: dict[EnvName, TemplateText] = {}
     """Environment variables. Values may have placeholders. The values of several devices are joined with commas."""
     device_nodes: tuple[ContainerNode, ...] = ()
-    """Device nodes."""
+    """Additional device nodes."""
     mounts: tuple[ContainerMount, ...] = ()
-    """Bind mounts."""
+    """Additional bind mounts."""
     annotations: dict[AnnotationKey, TemplateText] = {}
     """Annotations for the container runtime. Values may have placeholders."""
 
@@ -136,7 +136,7 @@ class HealthCheck(Section):
     interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
     """Time between two probes, such as 5s."""
     timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
-    """How long a probe may take."""
+    """Time after which a probe counts as failed."""
     path: PathTemplate | None = None
     """For probe file: the path of the file; may hold placeholders."""
     content: Text = ""

@@ -91,12 +91,12 @@ _QUANTITY = matching(r"[0-9]{1,100}(\.[0-9]{1,100})?([mkMGTPE]|[KMGTPE]i)?", "a 
 
 
 class NodeTaint(Section):
-    """A taint of the nodes."""
+    """A taint of the nodes that affects pods without a matching toleration."""
 
     key: FleetLabelKey
-    """Key of the taint."""
+    """Key that a pod's toleration must match."""
     value: FleetLabelValue = ""
-    """Value of the taint."""
+    """Value that a toleration with operator Equal must match."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
     """Effect on pods that do not tolerate it."""
 

@@ -123,7 +123,7 @@ Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
 
 
 class Profile(Section):
-    """A kind of partition."""
+    """A kind of partition, such as MIG's 1g.5gb: its size, and where it may be on a device."""
 
     slices: Slices
     """Number of memory slices that the partition occupies."""
@@ -159,7 +159,7 @@ class Limit:
 
     name: str
     most: int
-    """The amount that the device has."""
+    """The amount that the whole device has."""
     takes: Mapping[str, int]
     """The amount that a partition consumes, by profile."""
 
@@ -391,7 +391,7 @@ def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str
 
 
 Partitions = Annotated[dict[DeviceRange, Layout] | PartitionChoice, WrapValidator(_partitions)]
-"""How devices are partitioned."""
+"""The value of `partitions`: layouts by device index, or the label that selects a layout."""
 
 
 def generated(geometry: Geometry, count: int) -> dict[str, NamedLayout]:

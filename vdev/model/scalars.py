@@ -190,10 +190,10 @@ PathTemplate = Annotated[TemplateText, Constraint(_template_path_problem, patter
 """An absolute path with placeholders."""
 
 AbsolutePath = Annotated[Text, Constraint(_path_problem, pattern="^/")]
-"""An absolute path."""
+"""An absolute path without `..` and control characters."""
 
 FilePath = Annotated[Text, Constraint(_file_problem, pattern="^/")]
-"""The absolute path of a file."""
+"""An absolute path whose names are short enough for files."""
 
 PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
 """An absolute path pattern without likely mistakes."""
@@ -275,7 +275,7 @@ Count = Annotated[Whole, between(1, MAX_COUNT)]
 Index = Annotated[Whole, between(0)]
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
-"""true or false."""
+"""A boolean: only unquoted true or false, unlike YAML's yes and on."""
 
 _MOST_NUMBER = 1e15
 

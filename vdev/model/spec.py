@@ -382,7 +382,7 @@ class Spec(Section):
 
     @property
     def sharing(self) -> TimeSlicing | None:
-        """The sharing that applies."""
+        """The sharing that applies: `mps` if it is set, else `timeSlicing`."""
         return self.sharing_blocks.mps or self.sharing_blocks.time_slicing
 
     @property

@@ -100,7 +100,7 @@ class Preset(Section):
     base: Word | None = None
     """Another preset, which provides the values that this one does not set."""
     description: Word = ""
-    """A short description."""
+    """A short description for `vdev presets`."""
     resource: ResourceName = ""
     """The resource of the vendor's device plugin."""
     id_style: IdStyle = IdStyle.NAME
@@ -304,7 +304,7 @@ class VirtualDevices(Section):
 
     @property
     def links(self) -> Links:
-        """The scores of pairs of devices."""
+        """The scores of pairs of devices, from `links` or the preset."""
         if "link_rows" in self.model_fields_set:
             return _links(self.link_rows, self.count, FAST_LINK)
         known = _links(self._preset.links, self._preset.count, self._preset.link_score)

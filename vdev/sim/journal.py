@@ -98,7 +98,7 @@ class Journal:
         return [each.text for each in self.entries if each.text][-most:]
 
     def changed(self) -> None:
-        """Wake all waiters."""
+        """Wake all tasks that wait in `next_change`."""
         self._changed.set()
         self._changed = asyncio.Event()
 

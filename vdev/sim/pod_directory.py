@@ -26,7 +26,7 @@ _LARGEST_MANIFEST = 1_000_000  # bytes; close to the API server's limit
 
 @dataclass(slots=True)
 class _Object:
-    """A manifest in a file."""
+    """A manifest in a file, and the object that was created from it."""
 
     path: str
     line: int  # its first line

@@ -43,7 +43,7 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class ContainerClaim:
-    """A use of a claim by a container."""
+    """A claim, or one request of a claim, that a container uses."""
 
     name: str  # in the pod; empty for the claim of extended resources
     claim: str

@@ -205,7 +205,7 @@ class Step(_Form):
 
 
 class Scenario(_Form):
-    """A scenario file."""
+    """The content of a scenario file."""
 
     title: str
     steps: list[Step]
