@@ -33,7 +33,7 @@ class Program:
         Returns why it failed, with the last line of its output; empty if it exited with 0.
         """
         if self._aborted:
-            return f"{self._argv[0]} was not run any more"
+            return f"{self._argv[0]} was not started"
         try:
             process = self._start()
         except (OSError, ValueError) as cause:

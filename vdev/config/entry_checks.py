@@ -185,14 +185,14 @@ def _apis(entry: Entry, report: ProblemReport) -> None:
         return
     if "{" in entry.resource:
         hint = "give the entry a resource without placeholders, or advertise it by device-plugin alone"
-        report.error("resource", "dra knows no resources with placeholders in their name", hint)
+        report.error("resource", "dra does not support placeholders in the name of a resource", hint)
     if ClaimApi.DEVICE_PLUGIN in entry.advertise:
         message = (
             f"the devices of {entry.name} are counted twice: the device plugin and dra each give them out without "
             f"knowing of the other; a pod that asks for {entry.resource} as an extended resource is served by the "
             "device plugin, which wins on every node where it has a healthy device"
         )
-        report.warning("advertise", message, "advertise them in one way where pods must not share them")
+        report.warning("advertise", message, "advertise them by one API if pods must not share them")
     elif entry.wanted_partitions and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
         message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims make their own"
         report.warning("partitions", message, "take them out, or set dra.partitions to static")

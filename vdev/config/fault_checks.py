@@ -101,7 +101,7 @@ def _call(rule: FaultRule, given: tuple[str, ...], report: ProblemReport) -> Non
     last = [key for key in ways if key != "delay"]
     if last == ["hang"] and "delay" in ways:
         last.append("delay")
-    report.one_at_most(last, "a call ends in one way")
+    report.one_at_most(last, "a call can have only one result")
     if rule.delay is not None and rule.delay.p50 > rule.delay.max:
         report.error("delay", f"p50 {rule.delay.p50:g} s is longer than max {rule.delay.max:g} s")
     if rule.answer is None:

@@ -180,13 +180,13 @@ def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
             here = report.of(entry).at("conditions", place)
             for first, owner, true_when in seen.setdefault(each.type, []):
                 if owner is entry:
-                    here.error("type", f"the condition {each.type} is given twice", f"it is at {first} too")
+                    here.error("type", f"the condition {each.type} is given twice", f"the first is at {first}")
                     break
                 # Different patterns count as different nodes.
                 may_meet = not (owner.on_nodes and entry.on_nodes) or {*owner.on_nodes} & {*entry.on_nodes}
                 if true_when is not each.true_when and may_meet:
                     message = f"the condition {each.type} is True while devices are {true_when} at {first}"
-                    here.error("trueWhen", message, "let both mean the same, or give it another type")
+                    here.error("trueWhen", message, "use the same trueWhen in both, or give it another type")
                     break
             seen[each.type].append((here.place(()), entry, each.true_when))
 
@@ -420,7 +420,7 @@ def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
             owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in each.names)), None)
             if owner is not None:
-                message = f"{resource} is counted by the devices of {owner}; capacity is for what no device is"
+                message = f"{resource} is counted by the devices of {owner}; capacity is for resources without devices"
                 report.error(("fleet", "nodes", place, "capacity", resource), message, "leave it out here")
 
 

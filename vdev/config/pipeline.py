@@ -392,7 +392,7 @@ def _default_driver(entry: Entry, report: ProblemReport) -> str:
     domain = domain_and_name(entry.resource)[0]
     driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
     if problem := names.driver_problem(driver):
-        report.error("resource", f"no driver can be named after the domain: {problem}", "give dra.driver")
+        report.error("resource", f"the domain cannot be the name of a driver: {problem}", "give dra.driver")
     return driver
 
 

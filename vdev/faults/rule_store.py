@@ -171,7 +171,7 @@ class RuleStore:
         rule = self._known(name)
         concerned = [engine for engine in self._with(name) if engine.runs[name].here]
         if not concerned:
-            raise UsageError(f"the rule {name!r} applies to no node here")
+            raise UsageError(f"the rule {name!r} matches no node of this process")
         rule.cleared = False
         for engine in concerned:
             engine.trigger(name)
@@ -217,7 +217,7 @@ class RuleStore:
             offered = engine.inventory.everything
             devices = {offered[resource].by_id[slot].device.raw.id for resource, slot in found}
             if len(devices) > 1:
-                raise UsageError(f"{device!r} is {len(devices)} devices; give the id of one, or <entry>/<index>")
+                raise UsageError(f"{device!r} matches {len(devices)} devices; give the id of one, or <entry>/<index>")
             if devices:
                 nodes.append(each)
         if len(nodes) > 1:
@@ -340,5 +340,5 @@ def _text(request: Request, key: str) -> str:
     """Return the text of a required key. Raises UsageError."""
     value = request.get(key)
     if not isinstance(value, str):
-        raise UsageError(f"the request needs a text {key!r}")
+        raise UsageError(f"the request needs a string {key!r}")
     return value

@@ -70,7 +70,7 @@ class Guard:
             await self._application(scope, receive, send)
             return
         name = _without_port(host)[:_SHOWN]
-        log.debug("HTTP request to a name that is not ours", host=name, hint="--http-hosts allows it")
+        log.debug("HTTP request for an unknown host", host=name, hint="--http-hosts allows it")
         text = f"vdev does not know the name {name!r}; if it is this agent's, start it with --http-hosts\n"
         await PlainTextResponse(text, _MISDIRECTED, {"Connection": "close"})(scope, receive, send)
 
@@ -159,7 +159,7 @@ def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None
     def metrics(request: Request) -> Response:
         node = request.path_params.get("node", "")
         if nodes is not None and node and node not in nodes():
-            return PlainTextResponse(f"no node {node} measures anything here\n", status_code=404)
+            return PlainTextResponse(f"there are no readings of a node {node}\n", status_code=404)
         return Response(page(node) if node else page(), headers={"Content-Type": _TEXT})
 
     async def targets(request: Request) -> Response:
@@ -177,7 +177,7 @@ def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None
 
     async def index(_request: Request) -> Response:
         whose = "this node" if nodes is None else "all nodes"
-        return PlainTextResponse(f"what the devices of {whose} measure is at /metrics\n")
+        return PlainTextResponse(f"the sensor readings of the devices of {whose} are at /metrics\n")
 
     return answering(
         Route("/", index),
@@ -193,7 +193,7 @@ def answering(*routes: Route) -> Starlette:
 
     async def failed(request: Request, error: Exception) -> Response:
         log.warning("HTTP request failed", path=request.url.path, exc_info=error)
-        return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
+        return PlainTextResponse("internal error; the log of vdev has the reason\n", status_code=500)
 
     return Starlette(exception_handlers={Exception: failed}, routes=routes)
 
