@@ -33,11 +33,11 @@ _NOT_NOW = RegisterFaults(never=True)
 
 @dataclass(slots=True)
 class LoadedRule:
-    """A rule that is in force, for all nodes of a process."""
+    """A loaded rule, shared by all nodes of a process."""
 
     rule: FaultRule
     source: str
-    since: float  # when its times began
+    since: float  # the time from which the rule's times count
     cleared: bool = False
 
 
@@ -48,14 +48,14 @@ class RuleRun:
     loaded: LoadedRule
     dice: Dice
     here: bool  # whether the rule is for this node
-    looked_at: float  # earlier events are skipped
-    activations: tuple[Activation, ...] = ()  # not over yet
-    acting: tuple[Activation, ...] = ()  # those by which the rule is active
-    activation_count: int = 0  # including those that are over
-    file_exists: bool | None = None  # the file that the rule waits for; None if it is not known
+    looked_at: float  # the time of the last update; earlier events are skipped
+    activations: tuple[Activation, ...] = ()  # that have not ended
+    acting: tuple[Activation, ...] = ()  # the activations that make the rule active now
+    activation_count: int = 0  # including ended activations
+    file_exists: bool | None = None  # whether the file that the rule waits for exists; None: unknown
     changes_at: float | None = None
-    injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
-    delays: dict[str, float] = field(default_factory=dict)  # of an active rule: when each one ends, by resource
+    injections: Counter[str] = field(default_factory=Counter)  # the number of injected faults, by resource
+    delays: dict[str, float] = field(default_factory=dict)  # the end of each delay of an active rule, by resource
     calls: Counter[object] = field(default_factory=Counter)
     targets: frozenset[Key] = frozenset()
 
@@ -65,7 +65,7 @@ class RuleRun:
 
     @property
     def live(self) -> bool:
-        """Whether the rule can do anything on this node."""
+        """Whether the rule can have an effect on this node."""
         return self.here and not self.loaded.cleared
 
     @property
@@ -77,7 +77,7 @@ class RuleRun:
         self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
 
     def activate(self, activation: Activation, now: float) -> None:
-        """Start the rule's times once more."""
+        """Start the rule's times again."""
         self.activations = (*self.activations, activation)
         self.activation_count += 1
         # Just before now, so that the next look includes an event at exactly this time.
@@ -97,7 +97,7 @@ class RuleRun:
         return begins if rule.momentary else self.active and not was_active
 
     def hit(self, inventory: Inventory) -> frozenset[Key]:
-        """The slots on which the rule acts now; after an Allocate, the whole units of the allocated devices."""
+        """Return the slots that the rule affects now; after an Allocate, the whole units of the allocated devices."""
         keys = (
             self.targets if each.keys is None else targets.widened(each.keys, self.rule, inventory)
             for each in self.acting
@@ -122,16 +122,16 @@ class Engine:
         *,
         on_change: Callable[[], None],  # called if `look` is needed before `next_change`
         labels: Mapping[str, str] = NO_LABELS,  # of the node
-        started: float | None = None,  # when the process began; None for the time of the first rules
-        came: float = -math.inf,  # when the node appeared; events before that do not happen
-        is_one_of_many: bool = False,  # whether faults are logged only at the level debug
+        started: float | None = None,  # when the process started; None: when the first rules are loaded
+        came: float = -math.inf,  # when the node was created; earlier events are skipped
+        is_one_of_many: bool = False,  # whether faults are only logged at level debug
     ) -> None:
         self.clock = clock
         self.runs: dict[str, RuleRun] = {}
-        self.inventory: Inventory = EMPTY  # the node's devices at the last look
+        self.inventory: Inventory = EMPTY  # the node's devices at the last `look`
         self.active_faults = targets.NONE
-        self.next_change: float | None = None  # when the next look is due; None: only an event can change anything
-        self.answers_changed = False  # by the last look; waiting calls must then evaluate the rules again
+        self.next_change: float | None = None  # when the next `look` is due; None: only events change the state
+        self.answers_changed = False  # by the last `look`; waiting calls must then evaluate the rules again
         self._node = node
         self._labels = labels
         self._metrics = metrics
@@ -163,7 +163,7 @@ class Engine:
             self._on_change()
 
     def _begun(self, loaded: LoadedRule, started: float) -> RuleRun:
-        """The run of a rule that has not begun before; `started` is when the process began."""
+        """Return the run of a new rule. `started` is when the process started."""
         rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
         is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
@@ -173,7 +173,7 @@ class Engine:
         return run
 
     def relabel(self, labels: Mapping[str, str]) -> None:
-        """Set the node's labels, which rules may select nodes by."""
+        """Set the node's labels, by which rules may select nodes."""
         if labels == self._labels:
             return
         self._labels = labels
@@ -204,13 +204,13 @@ class Engine:
         run.acting = ()
 
     def meet(self, inventory: Inventory) -> None:
-        """Set the node's devices, and select those of each rule. Blocks for a moment if there are many."""
+        """Set the node's devices, and find those that each rule selects. Blocks briefly if there are many."""
         if inventory != self.inventory:
             self.inventory = inventory  # first, because `load` in another thread selects from it
             for run in tuple(self.runs.values()):
                 run.select(inventory)
 
-    # --- what the agent asks ------------------------------------------------------------------------------------------
+    # --- calls of the agent -------------------------------------------------------------------------------------------
 
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns their current effects on the devices of this inventory."""
@@ -239,7 +239,7 @@ class Engine:
         return self.active_faults
 
     def take_one_shots(self) -> list[FaultRule]:
-        """The rules whose momentary faults must happen now. Each is returned once."""
+        """Return the rules whose momentary faults must happen now. Each is returned once."""
         due, self._one_shots = self._one_shots, []
         return due
 
@@ -248,7 +248,7 @@ class Engine:
         return any(run.rule.pod_resources is not None for run in self._active)
 
     def cdi(self, resource: str) -> str | None:
-        """The active fault of a resource's CDI file, or None."""
+        """Return the active fault of a resource's CDI file, or None."""
         for run, block in self._acting(lambda rule: rule.cdi, resource):
             if block.late is None:
                 return block.fault
@@ -262,7 +262,7 @@ class Engine:
         return any(run.file_exists is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
     def saw_file(self, run: RuleRun, *, exists: bool) -> None:
-        """Note whether the file that a rule waits for exists."""
+        """Record whether the file that a rule waits for exists."""
         now = self.clock.now()
         before, run.file_exists = bool(run.file_exists), exists
         if exists == before:
@@ -278,7 +278,7 @@ class Engine:
     # --- hooks --------------------------------------------------------------------------------------------------------
 
     def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[RuleRun, float] | None:
-        """The first rule that hits this call of a resource or a driver, and how many seconds the call must wait."""
+        """Return the first rule that hits this call of a resource or a driver, and the seconds that the call waits."""
         for run in self._active:
             rule = run.rule
             if rpc in rule.rpc and rule.concerns(name) and (number := run.counted_hit(rpc, name)):
@@ -288,12 +288,12 @@ class Engine:
         return None
 
     def on_register(self, resource: str) -> tuple[str, RegisterFaults] | None:
-        """What happens to this registration, and by which rule. `never` also means that it must wait."""
+        """Return the rule's name and its fault of this registration. `never` also means that it must wait."""
         for run in self._active:
             rule, name = run.rule, run.rule.name
             if not rule.concerns(resource):
                 continue
-            # A lost socket or stream would make the plugin register again at once, and so end the fault.
+            # A lost socket or stream would make the plugin register again at once, which would end the fault.
             if rule.socket is not None or (rule.stream is not None and rule.stream.close):
                 return name, _NOT_NOW
             block = rule.register_
@@ -313,7 +313,7 @@ class Engine:
         return None
 
     def on_api(self, verb: str, resource: str) -> tuple[str, ApiFaults] | None:
-        """How this request to the API server fails: the first rule that hits it, and its name."""
+        """Return the name and the fault of the first rule that hits this request to the API server."""
         for run in self._active:
             block = run.rule.api
             if block and block.concerns(verb, resource) and (number := run.counted_hit(verb, resource)):
@@ -322,7 +322,7 @@ class Engine:
         return None
 
     def on_stream(self, resource: str) -> StreamFaults | None:
-        """How the open streams of a resource are disturbed now."""
+        """Return the current fault of a resource's open streams, or None."""
         for run, block in self._acting(lambda rule: rule.stream, resource):
             if not block.close:
                 self._inject_once(run, resource)
@@ -330,14 +330,14 @@ class Engine:
         return None
 
     def on_health(self, driver: str) -> str | None:
-        """How the health stream of a DRA driver is disturbed now."""
+        """Return the current fault of a DRA driver's health stream, or None."""
         for run, block in self._acting(lambda rule: rule.health_stream, driver):
             self._inject_once(run, driver)
             return block.fault
         return None
 
     def on_slices(self, driver: str, *, changed: bool) -> str | None:
-        """How the slices of a DRA driver are disturbed now. `changed`: there is a change to write."""
+        """Return the current fault of a DRA driver's slices, or None. `changed`: there is a change to write."""
         for run, block in self._acting(lambda rule: rule.slices, driver):
             if block.late is None:
                 if not block.wiped:  # `wiped` is counted when it happens
@@ -363,7 +363,7 @@ class Engine:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _acting(self, effect: Callable[[FaultRule], _Effect | None], name: str) -> Iterator[tuple[RuleRun, _Effect]]:
-        """The active rules with this effect that concern a resource or driver."""
+        """Yield the active rules with this effect that concern a resource or driver."""
         for run in self._active:
             block = effect(run.rule)
             if block is not None and run.rule.concerns(name):
@@ -386,13 +386,13 @@ class Engine:
                 self._count(run, resource)
 
     def _resources_of(self, run: RuleRun) -> Iterable[str]:
-        """The resources whose devices the rule acts on now; for other kinds, the resource that the rule names."""
+        """Return the resources whose devices the rule affects now; for other kinds, the resource that it names."""
         if run.rule.kind != DEVICE:
             return (run.rule.resource,)
         return sorted({name for name, _ in run.hit(self.inventory)}) or (run.rule.resource,)
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
-        """Whether a delay that began with the first call for this resource or driver is over."""
+        """Whether the delay that began with the first call for this resource or driver has ended."""
         if name not in run.delays:
             run.delays[name] = self.clock.now() + delay
             self._inject(run, name, delay=delay)

@@ -3,7 +3,7 @@
     FaultRule + Dice + Activation ─► spans() ─┬─► phase(): active or not, and until when
                                               └─► begins_between(): whether a momentary fault begins in this time
 
-The same arguments give the same answer on every run. Random numbers are hashes of the seed, the node and the rule's
+The result depends only on the arguments. Random numbers are hashes of the seed, the node and the rule's
 name. Times are seconds of any steady clock. A span includes its start and excludes its end.
 """
 
@@ -25,19 +25,19 @@ _SCALE = float(2**53)  # the integers that a float holds exactly
 
 @dataclass(frozen=True, slots=True)
 class Dice:
-    """Repeatable random numbers: equal questions get equal answers."""
+    """Repeatable random numbers: equal arguments give equal numbers."""
 
     seed: int
     node: str
 
     def roll(self, *question: object) -> float:
-        """A number of at least 0 and below 1."""
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
         text = "\0".join(map(str, (self.seed, self.node, *question)))
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) / _SCALE
 
     def shift(self, width: float, *question: object) -> float:
-        """A number between minus and plus `width`."""
+        """Return a number between `-width` and `width`."""
         return width * (2 * self.roll(*question) - 1) if width else 0.0
 
 
@@ -47,7 +47,7 @@ class Activation:
 
     at: float
     keys: frozenset[Key] | None = None  # only these slots; None for all that the rule selects
-    once: bool = False  # one span that begins at once, instead of the rule's repetitions
+    once: bool = False  # one span that begins immediately, instead of the rule's repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Span:
     number: int
     start: float
     end: float
-    real: bool = True  # False for a repetition that chance left out
+    real: bool = True  # False for a repetition that was left out at random
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = N
 
 
 def spans(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> Iterator[Span]:
-    """The spans that are not over at `after`, in order and without overlap.
+    """Yield the spans that have not ended at `after`, in order and without overlap.
 
-    Those of momentary events, and of repetitions that chance left out, are empty.
+    The spans of momentary events, and of repetitions that are left out at random, are empty.
     """
     for outer in _repetitions(rule, dice, activation, after):
         flaps = _falls(rule, rule.flap, dice, outer, after) if rule.flap and outer.real else (outer,)
@@ -88,7 +88,7 @@ def spans(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> 
 
 
 def phase(rule: FaultRule, dice: Dice, activation: Activation, now: float) -> Phase:
-    """The rule's state at `now`, which holds until `changes_at`."""
+    """Return the rule's state at `now`, which is valid until `changes_at`."""
     for span in spans(rule, dice, activation, now):
         if span.start > now:
             return Phase(active=False, changes_at=span.start)
@@ -98,13 +98,13 @@ def phase(rule: FaultRule, dice: Dice, activation: Activation, now: float) -> Ph
 
 
 def begins_between(rule: FaultRule, dice: Dice, activation: Activation, since: float, now: float) -> bool:
-    """Whether a momentary fault of the rule begins after `since` and not after `now`."""
+    """Whether a momentary fault of the rule begins after `since` and at or before `now`."""
     begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, activation, since))
     return any(span.real and span.start > since for span in begun)
 
 
 def hits(rule: FaultRule, dice: Dice, number: int, *what: object) -> bool:
-    """Whether the call, allocation or repetition of that number (from 1) is one that the rule hits."""
+    """Whether the rule hits the call, allocation or repetition with this number (from 1)."""
     if rule.nth and number not in rule.nth:
         return False
     if number % (rule.every_nth or 1):
@@ -113,7 +113,7 @@ def hits(rule: FaultRule, dice: Dice, number: int, *what: object) -> bool:
 
 
 def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: object) -> float:
-    """The delay of the call with that number, in seconds.
+    """Return the delay of the call with this number, in seconds.
 
     The distribution is log-logistic, like latencies of busy drivers: half of the delays are below the median, with a
     long tail that is cut off at `max`.
@@ -125,18 +125,18 @@ def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: obj
 
 
 def earliest(moments: Iterable[float | None]) -> float | None:
-    """The earliest time, or None if there is none."""
+    """Return the earliest time, or None if there is none."""
     return min((each for each in moments if each is not None), default=None)
 
 
 def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> Iterator[Span]:
-    """The repetitions of the rule, from about `after` on."""
+    """Yield the repetitions of the rule, from about `after` on."""
     at, period = (0.0, None) if activation.once else (rule.at, rule.every)
     times = rule.times if period else 1
     width = 0.0 if activation.once or rule.flap is not None else rule.jitter * (period or at)
     # Skip past repetitions. Jitter moves a start by up to one period, and the last span may not have ended.
     number = max(0, math.floor((after - activation.at - at) / period) - 2) if period and after > activation.at else 0
-    # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
+    # `nth` and `probability` apply to repetitions only if they do not apply to calls, allocations or files.
     is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or activation.once
     while times is None or number < times:
         start = activation.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
@@ -147,10 +147,10 @@ def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: flo
 
 
 def _falls(rule: FaultRule, flap: FlapTimes, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
-    """The spans within `outer` in which a flapping device is Unhealthy."""
+    """Yield the spans within `outer` in which a flapping device is Unhealthy."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
-    # There may be no fall. The empty span lets the caller stop here and continue at its time.
+    # `outer` may have no such span. The empty span lets the caller stop here and continue at its time.
     yield Span(outer.number, outer.start, outer.start, real=False)
     while True:
         moved = dice.shift(rule.jitter * flap.up, rule.name, "flap", outer.number, number)

@@ -41,17 +41,17 @@ class ActiveFaults:
 
     @cached_property
     def removed(self) -> Mapping[Key, str]:
-        """The rule by which each slot is unplugged; a slot that a pod holds stays listed."""
+        """The rule that unplugs each slot. A slot that a pod holds stays listed."""
         return {key: rule.name for rule, keys in self.hits if rule.remove for key in keys}
 
     @cached_property
     def dropped(self) -> Mapping[Key, str]:
-        """The rule by which each slot leaves its list, even while a pod holds it."""
+        """The rule that removes each slot from its list, even while a pod holds it."""
         return {key: rule.name for rule, keys in self.hits if rule.drop for key in keys}
 
     @cached_property
     def xids(self) -> Mapping[Key, Sequence[XidError]]:
-        """The Xids of slots, no matter if they are healthy."""
+        """The Xids of slots, healthy or not."""
         return grouped((key, XidError(rule.xid, rule.name)) for rule, keys in self.hits if rule.xid for key in keys)
 
     @cached_property
@@ -70,7 +70,7 @@ class ActiveFaults:
         return {each.type: each for each in found}
 
     def unplugged_by(self, key: Key) -> str | None:
-        """The rule that has taken this slot away."""
+        """Return the rule that removes this slot, or None."""
         return self.removed.get(key) or self.dropped.get(key)
 
 
@@ -78,20 +78,20 @@ NONE = ActiveFaults()
 
 
 def select(rule: FaultRule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
-    """The slots that the rule selects, with all slots of the same units."""
+    """Return the slots that the rule selects, and all slots of the same units."""
     offered = inventory.claimable if rule.taint is not None else inventory.everything
     units = dict.fromkeys(unit for unit, _, resource in _units(rule, inventory, offered) if rule.concerns(resource))
     return _slots_of(_chosen(list(units), rule.devices, dice, rule.name), offered)
 
 
 def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> frozenset[Key]:
-    """These slots, and all slots of the same units."""
+    """Return these slots, and all slots of the same units."""
     units = {unit for unit, key, _ in _units(rule, inventory, inventory.everything) if key in keys}
     return _slots_of(units, inventory.everything)
 
 
 def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
-    """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
+    """Yield the unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
     alternatives = rule.devices.alternatives(entries)
     for name, offer in offered.items():
@@ -116,7 +116,7 @@ def _slots_of(units: AbstractSet[Unit], offered: Mapping[str, Resource]) -> froz
 
 
 def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
-    """The units that a slot is part of, the largest first."""
+    """Return the units that contain a slot, the largest first."""
     return ("raw", slot.device.raw.id), ("device", slot.device.id), ("slot", slot.id)
 
 
@@ -136,19 +136,19 @@ def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory
 
     if verdicts or removed:
         inventory = inventory.with_slots(judged)
-    # The rules were asked before the last change of partitions, so a resource may be gone.
+    # The faults were computed before the last change of partitions, so a resource may no longer exist.
     present = active_faults.pre_start & inventory.resources.keys()
     asked = {name: replace(inventory.resources[name], pre_start_asked=True) for name in present}
     return replace(inventory, resources={**inventory.resources, **asked}) if asked else inventory
 
 
 def drop(inventory: Inventory, keys: Collection[Key]) -> Inventory:
-    """The inventory without these slots, held or not."""
+    """Return the inventory without these slots, even if a pod holds them."""
     return inventory.with_slots(lambda name, slot: None if (name, slot.id) in keys else slot) if keys else inventory
 
 
 def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Mapping[DeviceKey, tuple[_Fault, ...]]:
-    """Faults of slots as faults of these devices, by resource and device (without a replica's number)."""
+    """Convert faults of slots to faults of these devices, by resource and device (without a replica's number)."""
     found: dict[DeviceKey, tuple[_Fault, ...]] = {}
     for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
         resource = devices.each_once.get(name)
