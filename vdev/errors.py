@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 
 class VdevError(Exception):
-    """The base of vdev's errors. The text is for users: the place, the fact, what is allowed, a hint."""
+    """The base class of vdev's errors. The text is for users: the place, the fact, allowed values, a hint."""
 
     exit_code: ClassVar[int] = 1
     grpc_status: ClassVar[str] = "INTERNAL"  # the name of a grpc.StatusCode member

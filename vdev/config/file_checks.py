@@ -88,7 +88,7 @@ def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> Non
 
 
 def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Warn about resources whose device lists have the same variable: a container with both sees one list."""
+    """Warn about resources whose device lists use the same variable: a container with both gets only one list."""
     first: dict[str, Entry] = {}
     for entry in entries:
         if entry.visible_devices_env or entry.is_templated or not entry.listed:

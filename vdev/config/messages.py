@@ -94,7 +94,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
-    """The model of each mapping by its path, in which 0 stands for any index and for any key that is free."""
+    """Return the model of each mapping by its path, in which 0 stands for any index and for any user-defined key."""
     found: dict[KeyPath, type[Section]] = {}
 
     def visit(annotation: Any, path: KeyPath) -> None:
@@ -104,7 +104,7 @@ def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
                 visit(known.annotation, (*path, key))
         elif (origin := get_origin(annotation)) in (list, tuple, dict):
             visit(get_args(annotation)[1 if origin is dict else 0], (*path, 0))
-        else:  # of a union or an Annotated
+        else:  # a union or an Annotated
             for part in get_args(annotation):
                 visit(part, path)
 
@@ -113,7 +113,7 @@ def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
 
 
 def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
-    """Return the model of the mapping at that path, or None if its keys are free."""
+    """Return the model of the mapping at this path, or None if its keys are user-defined."""
     sections = _sections(root)
     at: KeyPath = ()
     for step in path:

@@ -48,9 +48,9 @@ def in_order(problems: Iterable[Problem], files: Iterable[str] = ()) -> tuple[Pr
 
 MAX_DEPTH = 64  # the schema needs 10
 MAX_VALUES = 100_000
-MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
+MAX_TEXT = 128 * 1024  # characters of one scalar; the limit of Linux for an environment variable
 
-_NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which includes JSON's
+_NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which includes those of JSON
     r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
     r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
     r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
@@ -237,7 +237,7 @@ def _key(node: yaml.Node, place: Place) -> str:
         raise refusal(place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
     if "\0" in node.value:
         raise refusal(place, "a key has a NUL character (\\0)")
-    return str(node.value)  # even if YAML would read a number or a boolean
+    return str(node.value)  # also if YAML would read it as a number or a boolean
 
 
 def _check_limits(count: int, depth: int, place: Place) -> None:

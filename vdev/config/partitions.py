@@ -3,7 +3,7 @@
 An entry lists them, or a label of the node selects a layout: one of the devices, or of a file in the form of mig-parted
 or device-config-manager.
 
-Partitions are placed here only to refuse lists that the hardware would refuse.
+This module places partitions only to refuse lists that the hardware would refuse.
 """
 
 import functools
@@ -105,7 +105,7 @@ def _check_slices(whole: Geometry, name: str, profile: Profile, report: ProblemR
 def partitions(
     wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, report: ProblemReport
 ) -> dict[int, tuple[str, ...]]:
-    """Return profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
+    """Return profiles by device index, with layouts resolved. The key `all` is for devices without another key."""
     if geometry is None:
         _cannot_be_partitioned(report)
         return {}
@@ -163,8 +163,8 @@ def chosen_layouts(
 ) -> PartitionChoice:
     """Return the choice with the layouts that the label can select for the devices of `source`.
 
-    A layout that does not fit the devices is kept, and fails when it is selected, because one file is for many models.
-    If there are errors in the report, ignore the result.
+    A layout that does not fit the devices is kept and fails when it is selected, because one file may be for many
+    models. If there are errors in the report, ignore the result.
     """
     if source is None or source.partitioning is None:
         _cannot_be_partitioned(report)
@@ -214,7 +214,7 @@ class Mode(Section):
 
     @property
     def name(self) -> str:
-        """Its name in ROCm's plugin, such as cpx_nps1."""
+        """The name in ROCm's plugin, such as cpx_nps1."""
         return f"{self.compute_partition}_{self.memory_partition}".lower()
 
 
@@ -234,7 +234,7 @@ class ModeProfile(Section):
     """Modes, and how many of the other GPUs get each, in order."""
 
     def layout(self, geometry: Geometry, count: int) -> NamedLayout:
-        """Apply the profile to these devices, with the tool's checks in the tool's order."""
+        """Apply the profile to these devices, with the same checks as the tool in the same order."""
         skipped = set(self.skipped_gpus.ids)
         if beyond := [each for each in sorted(skipped) if each >= count]:
             return NamedLayout({}, f"it skips GPU {beyond[0]}, and there are {count}")
@@ -321,7 +321,7 @@ class GpuConfig(Section):
         return repeated(self.mig_devices or {}) if self.mig_enabled else None
 
     def is_for(self, pci_id: str) -> bool:
-        """Whether it is for a model with this PCI device id, as presets write it; empty: unknown."""
+        """Whether it is for a model with this PCI device id in the form of presets; empty: unknown."""
         filters = [each for each in self.device_filter if each]
         return not filters or (pci_id != "" and any(_matches(each, pci_id) for each in filters))
 

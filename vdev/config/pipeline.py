@@ -237,10 +237,10 @@ def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
 
 # --- values of presets and layouts, and the makers' conventions -------------------------------------------------------
 
-_NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
-_MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
+_NVIDIAS_COUNTERS = 7  # for engines, multiprocessors and memory, even if a geometry does not need them
+_MOST_CAPACITIES = 16  # leaves room for the device's own capacities and for attributes
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
-"""What makers call their drivers, by the domain under which their device plugins advertise."""
+"""The makers' driver names, by the domain of the resources of their device plugins."""
 
 
 def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measured: bool) -> Entry:
@@ -252,7 +252,7 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
     if entry.virtual is not None:
         virtual = _virtual(entry.virtual, files, report.at("virtual"))
         if virtual is None:
-            return entry  # without its preset, nothing more can be checked
+            return entry  # the other checks need the preset
         environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
     _check_templates(entry, report)
@@ -328,7 +328,7 @@ def _check_templates(entry: Entry, report: ProblemReport) -> None:
 
 
 def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
-    """Yield every template in the value, with its place."""
+    """Yield every template in the value with its place."""
     inner: Iterable[tuple[Any, object]] = ()
     match value:
         case Template():

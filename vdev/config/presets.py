@@ -18,7 +18,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 def preset_names(files: FileTexts | None = None) -> tuple[str, ...]:
-    """All presets that can be named, sorted. Raises ConfigError for a directory that cannot be read."""
+    """Return the names of all presets, sorted. Raises ConfigError for a directory that cannot be read."""
     directories = (*(files.preset_dirs if files else ()), _PACKAGED)
     return tuple(sorted({*(files.presets if files else ()), *(name for each in directories for name in _files(each))}))
 
@@ -62,7 +62,7 @@ def load_preset(name: str, files: FileTexts | None = None) -> Preset:
 
 
 def _load(name: str, files: FileTexts, at: Place, derived: tuple[str, ...] = ()) -> Preset:
-    """Load a preset and its bases. `derived` are the presets that it is a base of; the last one names it at `at`."""
+    """Load a preset and its bases. `derived` are the presets based on it; the last one refers to it at `at`."""
     path = ("base",) if derived else ()
     if name in derived:
         chain = " -> ".join((*derived, name))
@@ -104,7 +104,7 @@ def _normal(text: str) -> str:
 
 
 def preset_of(product: str) -> str:
-    """Return the preset of a model, by its product name, its name in the driver, or its PCI id; empty if none is."""
+    """Return the preset of a model by its product name, driver name or PCI id; empty if there is none."""
     return _by_product().get(_normal(product), "")
 
 

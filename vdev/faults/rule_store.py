@@ -239,7 +239,7 @@ class RuleStore:
     # --- the status ---------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """The rules and what they do; the keys are stable and documented."""
+        """Return the state of all rules. The keys are stable and documented."""
         documents = [self._document(rule) for rule in self.rules.values()]
         return {
             "enabled": self._allowed,

@@ -24,11 +24,11 @@ _MAX_LINKS = 40  # the kernel's own limit for one path
 
 @dataclass(slots=True)
 class Way:
-    """The end of a path, and the directories of the links on the way."""
+    """A path with its links resolved, and the directories that contain the links."""
 
     path: str = "/"
     directories: list[str] = field(default_factory=list)
-    is_loop: bool = False  # more links than the kernel would follow; then `path` is where this gave up
+    is_loop: bool = False  # more links than the kernel would follow; `path` is then only partly resolved
 
 
 def follow_links(path: str, *, root: str = "", last: bool = True) -> Way:
@@ -151,14 +151,14 @@ class HostRoot:
             return False
 
     def link(self, host_path: str) -> str:
-        """Return the target as it is written in the link; the empty string for anything else."""
+        """Return the literal target of a link; the empty string if the path is not a link."""
         try:
             return os.readlink(self._prefix + self.resolve(host_path, follow=False))
         except (HostError, OSError):
             return ""
 
     def entries(self, host_path: str) -> Iterator[tuple[str, bool]]:
-        """Yield the names in a directory in any order, each with whether it is a directory itself (a link is not).
+        """Yield the names in a directory in any order, each with whether it is a directory (a link is not).
 
         Yields nothing if the directory does not exist; raises HostError if it cannot be read.
         """

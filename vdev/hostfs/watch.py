@@ -71,7 +71,7 @@ class Watcher:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._next_poll = self._loop.time() + poll_interval
-        # Why file events are slow or incomplete on this machine, a sentence for each reason.
+        # Reasons why file events are slow or incomplete on this machine, as sentences.
         self.limits: list[str] = []
         self._inotify: Any = self._open_inotify() if inotify else None
 
@@ -95,9 +95,9 @@ class Watcher:
     async def follow(self, directories: Mapping[Path, bool]) -> frozenset[Path]:
         """Watch these directories, which need not exist, and no others; return those that were not watched before.
 
-        The value of a directory says whether writes to its files matter. They do not in `/dev`, where each shell that
-        writes to /dev/null would be an event. Changes of a new directory are reported from now on, so a caller that
-        reads it after this call misses none.
+        The value of a directory is whether writes to its files are reported. In `/dev` they are not, because each
+        write of a shell to /dev/null would be an event. Changes of a new directory are reported from now on, so a
+        caller that reads the directory after this call misses none.
         """
         fresh = {}
         for path in self._targets.keys() - directories.keys():
