@@ -242,7 +242,7 @@ class Agent:
         await self.start()
 
     async def edit(self, configuration: Configuration) -> None:
-        """Replace its configuration file. `kubelet.wait_until` waits for the effect."""
+        """Replace the agent's configuration file. `kubelet.wait_until` waits for the effect."""
         await asyncio.to_thread(_write, self._places.configuration, configuration)
 
     async def status(self) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class BlockingAgent:
     @classmethod
     @contextlib.contextmanager
     def running(cls, thread: LoopThread, kubelet: BlockingKubelet, configuration: Configuration) -> Iterator[Self]:
-        """Run an agent in a context. Raises VdevError if it does not start, or if it ends with an error."""
+        """Run an agent in a context. Raises VdevError if it does not start or exits with an error."""
         directory = Path(tempfile.mkdtemp(prefix="vdev-"))  # short enough for sockets, unlike the test's directory
         places = PluginPlaces.below(directory, kubelet_dir=kubelet.root, node_name=kubelet.node_name)
         agent = Agent(places, kubelet)

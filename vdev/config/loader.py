@@ -1,4 +1,4 @@
-"""Reads files, decodes them, joins several to one document, and applies overrides.
+"""Reads files, decodes them, joins several into one document, and applies overrides.
 
 `parser` turns the text into values. JSON is read as YAML.
 """
@@ -80,7 +80,7 @@ class Document:
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
-        """Return the part of `path` that is in the files, without the index of a single item for a list of one."""
+        """Return the part of `path` that is in the files, without the index 0 of a single item in place of a list."""
         return self.split(path)[0]
 
     def split(self, path: KeyPath) -> tuple[KeyPath, KeyPath]:
@@ -288,7 +288,7 @@ def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Docum
 
 
 def _overlay(value: str | float | tuple[str, ...]) -> Tree:
-    """Turn a flag's value into one of YAML; a number in a list needs no quotes."""
+    """Convert a flag's value to a YAML value. Numbers in a list need no quotes."""
     if isinstance(value, tuple):
         return [Plain(item) if item.isdecimal() else item for item in value]
     return value if isinstance(value, str) else Plain(str(value).lower())
@@ -336,7 +336,7 @@ _CUT = "the file ends too early; was it written completely?"
 
 
 def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Mark | None, str]:
-    """Return where the mistake is, perhaps with a hint.
+    """Return the place of the mistake, and a hint or the empty string.
 
     The parser notices in a later line that something is not closed; the place is where it was opened.
     """
@@ -349,7 +349,7 @@ def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Ma
         return begun, _CUT if noticed.line >= len(lines) else "its closing quote is missing"
     if "flow" in context and noticed.line >= len(lines):
         return begun, _CUT
-    # A bracket that ends its line is meant to be closed in a later line, and the parser knows where.
+    # A bracket at the end of a line is closed in a later line, so the place that the parser noticed is the right one.
     if "flow" in context and lines[begun.line][begun.column + 1 :].partition(" #")[0].strip():
         return begun, f"nothing closes it before line {noticed.line + 1}"
     return noticed, ""
