@@ -139,7 +139,7 @@ def _select(select: Select, report: ProblemReport) -> None:
 def _times(rule: FaultRule, kinds: list[str], report: ProblemReport) -> None:
     flap = rule.flap
     if kinds in (["process"], ["event"]) and rule.lasts is not None:
-        what = "a process ends at once" if kinds == ["process"] else "an Event is of a moment"
+        what = "a process ends at once" if kinds == ["process"] else "an Event happens at one moment"
         report.key_error("for", what, "use every to let it happen again and again")
     if rule.every is None:
         if rule.times is not None:

@@ -402,15 +402,13 @@ def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
     seen: set[tuple[str, str]] = set()
     for place, taint in enumerate(nodes.taints):
         if (taint.key, taint.effect) in seen:
-            message = (
-                f"the taint {taint.key} with {taint.effect} is there twice; Kubernetes takes it once, with one value"
-            )
+            message = f"the taint {taint.key} with {taint.effect} is given twice; Kubernetes accepts it once"
             report.error(("taints", place), message)
         seen.add((taint.key, taint.effect))
     for name, text in nodes.capacity.items():
         amount = amount_of(text)
         if ("/" in name or name == "pods") and amount is not None and amount.denominator != 1:
-            report.error(("capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
+            report.error(("capacity", name), f"{text} is not a whole number; Kubernetes counts {name} in those")
 
 
 def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:

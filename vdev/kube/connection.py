@@ -188,7 +188,7 @@ def _client(server: ApiServerAddress) -> httpx.AsyncClient:
             case LookupError():
                 why = f"no {wrong}"
             case AttributeError() | TypeError():  # not a mapping, or a number in place of a list
-                why = "it is no kubeconfig file"
+                why = "it is not a kubeconfig file"
             case _:
                 why = reason_of(wrong)
         raise Unconfigured(f"{server.kubeconfig or server.token} cannot be used: {why}") from wrong

@@ -32,7 +32,7 @@ def parse_quantity(text: str | int) -> int:
     """Return the exact number of bytes. Raises QuantityError."""
     form = _FORM.fullmatch(str(text))
     if form is None or isinstance(text, bool | float):
-        raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
+        raise QuantityError(f"{text!r} is not an amount of memory; expected {_ALLOWED}")
     suffix = form["suffix"] or ""
     if suffix not in _SCALE:
         raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {_suffix_hint(suffix)}")

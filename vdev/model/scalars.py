@@ -129,7 +129,7 @@ def _template_path_problem(path: Template) -> Refusal:
         return problem
     if found := next((each for each in value if each in "*?"), ""):
         hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
-        return f"{value!r} has a {found!r}, which is no wildcard here but part of the name", hint
+        return f"{value!r} has a {found!r}, which is not a wildcard here but a part of the name", hint
     return ""
 
 
@@ -226,7 +226,7 @@ def _host_port(value: str) -> str:
     try:
         host.encode("idna")  # like Python's sockets
     except UnicodeError:
-        refuse(f"{value!r} is not an address", f"{host!r} is no name of a host")
+        refuse(f"{value!r} is not an address", f"{host!r} is not a host name")
     return value
 
 

@@ -32,11 +32,11 @@ def test_errors_in_an_entry(subtests):
         ("virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             'glob: [{path: /dev/a*, containerPath: "/c/*"}]',
-            "containerPath: '/c/*' has a '*', which is no wildcard here but part of the name",
+            "containerPath: '/c/*' has a '*', which is not a wildcard here but a part of the name",
         ),
         (
             'glob: [{path: /dev/a?, containerPath: "/c/a?"}]',
-            "containerPath: '/c/a?' has a '?', which is no wildcard here but",
+            "containerPath: '/c/a?' has a '?', which is not a wildcard here but",
         ),
         (
             "virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",

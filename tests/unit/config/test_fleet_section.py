@@ -51,15 +51,18 @@ def test_errors(subtests):
         (["{selector: {}}"], "the selector is empty"),
         (["{name: a, capacity: {cpu: '" + "9" * 5000 + "'}}"], "fleet.nodes[0].capacity.cpu"),
         (["{name: a, capacity: {memory: 96K}}"], "fleet.nodes[0].capacity.memory: '96K' is not allowed"),
-        (["{name: a, capacity: {pods: 1.5}}"], "fleet.nodes[0].capacity.pods: 1.5 is no whole number; Kubernetes"),
-        (["{name: a, capacity: {acme.dev/x: 500m}}"], 'fleet.nodes[0].capacity["acme.dev/x"]: 500m is no whole number'),
+        (["{name: a, capacity: {pods: 1.5}}"], "fleet.nodes[0].capacity.pods: 1.5 is not a whole number; Kubernetes"),
+        (
+            ["{name: a, capacity: {acme.dev/x: 500m}}"],
+            'fleet.nodes[0].capacity["acme.dev/x"]: 500m is not a whole number',
+        ),
         (
             ["{name: a, capacity: {example.com/a: 8}}"],
             'fleet.nodes[0].capacity["example.com/a"]: example.com/a is counted',
         ),
         (
             ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, value: y, effect: NoSchedule}]}"],
-            "fleet.nodes[0].taints[1]: the taint x with NoSchedule is there twice",
+            "fleet.nodes[0].taints[1]: the taint x with NoSchedule is given twice",
         ),
         (["{name: a, labels: {vdev.dev/made-by: me}}"], "vdev.dev/made-by is reserved"),
         (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is reserved"),

@@ -36,14 +36,14 @@ def test_amounts(subtests):
 def test_errors(subtests):
     """Each has the reason, and the likely suffix."""
     cases = [
-        ("", "'' is no amount of memory; expected a whole number of bytes, or"),
-        ("Gi", "'Gi' is no amount of memory"),
-        ("4 Gi", "'4 Gi' is no amount of memory"),
-        ("1_000", "'1_000' is no amount of memory"),
-        ("\uff14Gi", "'\uff14Gi' is no amount of memory"),
-        (True, "True is no amount of memory"),
-        (1.5, r"1\.5 is no amount of memory"),
-        (None, "None is no amount of memory"),
+        ("", "'' is not an amount of memory; expected a whole number of bytes, or"),
+        ("Gi", "'Gi' is not an amount of memory"),
+        ("4 Gi", "'4 Gi' is not an amount of memory"),
+        ("1_000", "'1_000' is not an amount of memory"),
+        ("\uff14Gi", "'\uff14Gi' is not an amount of memory"),
+        (True, "True is not an amount of memory"),
+        (1.5, r"1\.5 is not an amount of memory"),
+        (None, "None is not an amount of memory"),
         ("4GB", "'4GB' has the unknown suffix 'GB'; did you mean 'G'?"),
         ("4GiB", "'4GiB' has the unknown suffix 'GiB'; did you mean 'Gi'?"),
         ("4gi", "'4gi' has the unknown suffix 'gi'; did you mean 'Gi'?"),
@@ -56,7 +56,7 @@ def test_errors(subtests):
         ("1e-3", "'1e-3' is not a whole number of bytes"),
         ("8Ei", r"'8Ei' is more than Kubernetes can count: the amount must be below 2\^63 bytes"),
         ("1e999", "'1e999' is more than Kubernetes can count"),
-        ("9" * 5000, "is no amount of memory"),
+        ("9" * 5000, "is not an amount of memory"),
     ]
     for text, message in cases:
         with subtests.test(text=text), pytest.raises(QuantityError, match=message.replace("?", r"\?")):

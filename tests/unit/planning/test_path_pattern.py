@@ -111,7 +111,7 @@ def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
     ],
 )
 def test_wildcards_capture_their_text(text: str, path: str, captures: tuple[str, ...] | None) -> None:
-    """From left to right; a character in brackets is no wildcard."""
+    """From left to right; a character in brackets is not a wildcard."""
     assert captures == path_pattern.parse(text).captures(path)
 
 

@@ -100,7 +100,7 @@ def read(page):
         ): each.value
         for each in samples
     }
-    assert len(found) == len(samples), "a series is there twice"
+    assert len(found) == len(samples), "a series is given twice"
     return found
 
 
