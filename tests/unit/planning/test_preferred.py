@@ -342,3 +342,32 @@ def test_beyond_the_exact_size_the_answer_is_close(count, seed, size):
     found = heaviest(tuple(map(tuple, weights)), range(count), [], size)
     assert size == len(set(found))
     assert total(found) >= 0.8 * max(map(total, combinations(range(count), size)))
+
+
+def test_links_are_at_least_as_good_as_in_go_gpuallocator(subtests):
+    cases = [
+        (VOLTA, [0, 2, 4, 5], [], 2, [4, 5]),
+        (VOLTA, [0, 4, 5, 6], [], 2, [5, 6]),
+        (VOLTA, [0, 3, 1], [], 2, [0, 3]),
+        (VOLTA, [0, 1, 4], [], 2, [0, 4]),
+        (VOLTA, range(8), [4], 1, [4]),
+        (VOLTA, range(8), [4], 2, [4, 7]),
+        (VOLTA, range(8), [4], 4, [4, 5, 6, 7]),
+        (VOLTA, range(8), [0, 2, 4, 6], 4, [0, 2, 4, 6]),
+        (VOLTA, range(8), [], 2, [0, 3]),
+        (VOLTA, range(8), [], 4, [0, 1, 2, 3]),
+        (PASCAL, range(8), [], 2, [0, 2]),
+        (PASCAL, [1, 3, 4, 5, 6, 7], [], 2, [1, 3]),
+        (PASCAL, range(8), [], 4, [0, 1, 2, 3]),
+        (PASCAL, range(4, 8), [], 4, [4, 5, 6, 7]),
+        (PASCAL, range(8), [], 8, range(8)),
+        (RTX, range(4), [], 2, [0, 3]),
+        (RTX, range(4), [], 1, [0]),
+    ]
+    for links, available, must, size, peer in cases:
+        with subtests.test(links=links):
+            count = 4 if links is RTX else 8
+            chosen = Allocator(whole(count), links=links).prefer(
+                [f"g{i}" for i in available], [f"g{i}" for i in must], size
+            )
+            assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
