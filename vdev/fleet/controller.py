@@ -1,8 +1,8 @@
-"""The controller, which processes a work queue of node names.
+"""The controller, which has a task for each node.
 
 files ─► adopt ─┐
-Node changed ───┼─► work queue ─► sync: make the Node, plan, apply ─► writers
-time ───────────┘       (a task each, that tries again)
+Node changed ───┼─► node is due ─► sync: make the Node, plan, apply ─► writers
+time ───────────┘   (a task each, that tries again)     (a task each, that tries again)
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import structlog
 from .. import config
 from ..agent import command_socket
 from ..agent.retry import Retrier
-from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
+from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..dra.slice_applier import ResourceSlices
@@ -49,7 +49,6 @@ EVENTS = 500
 """The burst of Events over all nodes; further Events are written one by one."""
 _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
-_WORKERS = 64  # nodes that are synced at the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,64 +62,6 @@ class Options:
     run_dir: Path | None = None  # of the control socket; None: there is none
     fault_injection: bool = False  # whether commands on the control socket may inject faults
     timing: Timing = PRODUCTION_TIMING
-
-
-class WorkQueue:
-    """A work queue of node names, as in client-go: each name is queued once, and one worker at a time has it.
-
-    A worker takes a name with `next` and returns it with `done`. If it was added in between, it is queued again.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._due: dict[str, None] = {}
-        self._taken: set[str] = set()
-        self._again: set[str] = set()
-        self._later: dict[str, float] = {}  # when it is added
-        self._any = asyncio.Event()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that are queued or with a worker, without those that are due later."""
-        return (*self._due, *self._taken)
-
-    def add(self, name: str) -> None:
-        if name in self._taken:
-            self._again.add(name)
-        else:
-            self._due.setdefault(name)
-            self._any.set()
-
-    def add_all(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.add(name)
-
-    def add_later(self, name: str, seconds: float) -> None:
-        """Add it after so many seconds; of several times the earliest counts."""
-        at = self._clock.now() + seconds
-        if at < self._later.get(name, math.inf):
-            self._later[name] = at
-            self._clock.call_at(at, lambda: self._fall_due(name, at))
-
-    def _fall_due(self, name: str, at: float) -> None:
-        if self._later.get(name) == at:
-            del self._later[name]
-            self.add(name)
-
-    async def next(self) -> str:
-        while not self._due:
-            self._any.clear()
-            await self._any.wait()
-        name = next(iter(self._due))
-        del self._due[name]
-        self._taken.add(name)
-        return name
-
-    def done(self, name: str) -> None:
-        self._taken.discard(name)
-        if name in self._again:
-            self._again.discard(name)
-            self.add(name)
 
 
 class Fleet:
@@ -140,14 +81,15 @@ class Fleet:
         self._spec = Spec()
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
-        self._due = WorkQueue(clock)
+        self._due: dict[str, asyncio.Event] = {}  # by node: whether its task must sync it
+        self._syncing: set[str] = set()
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
-        self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
+        self.cluster = Cluster(api, on_node=self._wake, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, options.name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
-        self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
+        self._group: asyncio.TaskGroup | None = None  # of the tasks of all nodes and writers
         self._events = TokenBucket(clock, burst=EVENTS, every=intervals.write_event_of_fleet)
         self._rules = RuleStore(
             lambda: {name: member.engine for name, member in self.members.items()},
@@ -176,8 +118,8 @@ class Fleet:
         self.scope = Scope(spec.fleet, name=self._options.name, selector=self._options.selector)
         for name in self.scope.made:
             self._came.setdefault(name, now)
-        self._due.add_all((*self.scope.made, *self.cluster.nodes))
         self._read = loaded.spec
+        self._wake(*self.scope.made, *self.cluster.nodes)
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
@@ -209,13 +151,18 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, according to the watches."""
-        return self.has_begun and not self._due.names and not self.late
+        return self.has_begun and not self._pending and not self.late
+
+    @property
+    def _pending(self) -> Sequence[str]:
+        """The nodes that must be synced, or are being synced."""
+        return [name for name, due in tuple(self._due.items()) if due.is_set() or name in self._syncing]
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
         late = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
-        late += [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
+        late += [(node, "deciding", "") for node in self._pending if node in self.scope.made]
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
@@ -241,7 +188,7 @@ class Fleet:
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
-                "syncing nodes": self._run_workers,
+                "listing nodes": self._begin,
             }
             if (run_dir := self._options.run_dir) is not None:
                 commands = {**self._rules.commands, "status": _elsewhere, "top": _elsewhere}
@@ -264,36 +211,49 @@ class Fleet:
                 converged = self._spec
                 log.info("converged", nodes=len(self.members), writes=self.writes)
 
-    async def _run_workers(self) -> None:
+    async def _begin(self) -> None:
+        """Sync all nodes as soon as the API server has listed all kinds."""
         for each in self.cluster.informers:
             await each.answered()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
-        self._due.add_all((*self.scope.made, *self.cluster.nodes))
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(_WORKERS):
-                workers.create_task(self._sync_nodes())
+        self._wake(*self.scope.made, *self.cluster.nodes)
 
-    async def _sync_nodes(self) -> None:
-        """Take a node from the queue, create or delete its Node if needed, then plan and apply; forever.
+    def _wake(self, *names: str) -> None:
+        """Sync these nodes soon."""
+        if not self.has_begun:
+            return  # `_begin` syncs all nodes
+        for name in names:
+            if name not in self._due:
+                self._due[name] = asyncio.Event()
+                assert self._group is not None
+                self._group.create_task(self._follow(name, self._due[name]), name=f"syncing {name}")
+            self._due[name].set()
+
+    async def _follow(self, name: str, due: asyncio.Event) -> None:
+        """Sync a node each time that it is due, until it is gone.
 
         A failure is only shown in the status: others may change a Node at any time, and its watch makes it due again.
         """
-        while True:
-            name = await self._due.next()
+        pause: float | None = None
+        while self._due.get(name) is due:
+            await self.clock.wait(due, pause)
+            due.clear()
+            self._syncing.add(name)
             try:
                 await self._make(name)
-                await self._plan(name)
+                pause = await self._plan(name)
             except Exception as failed:  # a bug that affects one node must not stop the others
                 if not isinstance(failed, ApiServerError):
                     log.exception("a node could not be decided", node=name)
                 attempts = self._failures[name][0] + 1 if name in self._failures else 0
                 self._failures[name] = attempts, str(failed)
                 asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
-                self._due.add_later(name, max(self._backoff.pause(attempts), asked))
+                pause = max(self._backoff.pause(attempts), asked)
             else:
                 self._failures.pop(name, None)
-            self._due.done(name)
+            finally:
+                self._syncing.discard(name)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
@@ -310,39 +270,38 @@ class Fleet:
         elif seen.document is not None and self.scope.chooses(seen.metadata):
             await self.maker.mark(seen)
 
-    async def _plan(self, name: str) -> None:
+    async def _plan(self, name: str) -> float | None:
+        """Plan for the node and apply. Returns the seconds until it must be synced again, or None."""
         seen, member = self.cluster.node(name), self.members.get(name)
         delays = None if seen.has_kubelet else self._delays(name)
         if delays is not None and seen.document is not None:
             member = member or self._member(name)
             member.adopt(self._spec, delays, self._rules.rules)
-            await self._apply(name, member)
-            return
+            return await self._apply(name, member)
         # The file does not select the node, or it has a kubelet, or it does not exist.
         if member is None and self._is_left(seen):
             member = self._member(name)
-        if member is not None:
-            await self._leave(name, member)
+        pause = await self._leave(name, member) if member is not None else None
         if seen.document is None and name not in self.members and name not in self.scope.made:
             self.cluster.nodes.pop(name, None)
             self._came.pop(name, None)
+            del self._due[name]
+        return pause
 
-    async def _apply(self, name: str, member: Member) -> bool:
-        """Plan for the node with its current pods and claims, and apply; returns whether a later sync is due."""
+    async def _apply(self, name: str, member: Member) -> float | None:
+        """Plan for the node with its current pods and claims, and apply. Returns the same as `_plan`."""
         pods = self.cluster.pods_of(name)
         again = await member.sync(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
-        if again is not None:
-            self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
             telemetry = self._spec.telemetry
             loads = self.cluster.pod_loads(name) if telemetry and telemetry.pod_annotations else {}
             member.sensors.update(member.plan, loads, self.clock.now())
-        return again is not None
+        return None if again is None else max(0.0, again - self.clock.now())
 
     def _member(self, name: str) -> Member:
         seen = self.cluster.node(name)
         came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # so that faults of this moment count
-        tell = functools.partial(self._due.add, name)
+        tell = functools.partial(self._wake, name)
         engine = Engine(
             name,
             self.clock,
@@ -388,18 +347,20 @@ class Fleet:
             return False
         return not any(each.noted for each in self.cluster.pods_of(seen.name).values())
 
-    async def _leave(self, name: str, member: Member) -> None:
-        """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet."""
+    async def _leave(self, name: str, member: Member) -> float | None:
+        """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet.
+
+        Returns the same as `_plan`.
+        """
         seen = self.cluster.node(name)
         if seen.document is not None and self.scope.covers(seen.metadata):
             if not seen.has_kubelet:
                 member.leave()
-                is_due_again = await self._apply(name, member)
+                pause = await self._apply(name, member)
                 if any(writer.is_pending for writer in member.writers):
-                    self._due.add_later(name, 1.0)
-                    return
-                if is_due_again or member.has_anything:
-                    return  # the end of a pod or claim that holds a device triggers another sync
+                    return 1.0
+                if pause is not None or member.has_anything:
+                    return pause  # the end of a pod or claim that holds a device triggers another sync
             await self.maker.release(seen)
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
@@ -407,6 +368,7 @@ class Fleet:
         seen.unsubscribe_all()
         del self.members[name]
         self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
+        return None
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:
