@@ -28,6 +28,17 @@ async def test_defaults(ask):
     assert not any("status" in str(each["fieldsV1"]) for each in made["metadata"]["managedFields"])
 
 
+async def test_a_pod_that_no_kubelet_can_run(subtests, ask):
+    for spec, why in (
+        ({}, "at least one container"),
+        ({"containers": [{}]}, "spec.containers[0].name: expected a name"),
+        ({"containers": [CONTAINER | {"resources": {"limits": {"acme.dev/npu": "lots"}}}]}, "is not a quantity"),
+    ):
+        with subtests.test(why=why):
+            status, refused = await ask("POST", PODS, pod() | {"spec": spec})
+            assert (422, True) == (status, why in refused["message"])
+
+
 def binding(node="n", **metadata):
     """A Binding as a scheduler creates it."""
     return {

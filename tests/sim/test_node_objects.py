@@ -182,25 +182,6 @@ async def test_a_pod_that_is_replaced(node, plugins):
     await node.until(lambda: not node.kubelet.pods(), "the last one's end")
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        (None, "at least one container"),
-        ({"containers": [{}]}, "expected a name"),
-        ({"containers": [{"name": "c", "resources": {"limits": {NPU: "lots"}}}]}, "is not a quantity"),
-    ],
-)
-async def test_a_pod_with_no_content(node, spec, why):
-    """The server stores it, and the kubelet goes on."""
-    await node.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, **({"spec": spec} if spec else {})}
-    )
-    await node.until(lambda: node.status("odd").get("conditions"), "the reason")
-    assert why in node.status("odd")["conditions"][0]["message"]
-    await node.create(manifest("good"))
-    await node.until(lambda: node.status("good").get("phase") == "Running", "the next pod")
-
-
 @pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])
 async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
     """It waits for another scheduler or for its gate, but runs if it has a node."""

@@ -14,7 +14,6 @@ from .api.store import ObjectStore, timestamp
 from .device_manager.device_table import KubeletPanic
 from .kubelet.kubelet import Kubelet
 from .kubelet.pod_workers import CLAIMS_REASON
-from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 _NODE, _POD, _EVENT = BY_NAME["Node"], BY_NAME["Pod"], BY_NAME["Event"]
@@ -105,7 +104,7 @@ class NodeObjects:
             # Otherwise, pass the pod to the kubelet, unless an older pod of this name has not ended.
             elif uid not in self._given and f"{meta['namespace']}/{meta['name']}" not in keys:
                 self._given.add(uid)
-                group.create_task(self._start(uid, document), name=f"start pod {meta['name']}")
+                group.create_task(self._start(document), name=f"start pod {meta['name']}")
         for uid in self._given - mine.keys():
             self._given.discard(uid)
             if uid in pods:
@@ -122,27 +121,9 @@ class NodeObjects:
             return bool(node == self._kubelet.node_name)
         return spec.get("schedulerName") == _OWN and not spec.get("schedulingGates")
 
-    async def _start(self, uid: str, document: Document) -> None:
-        """Pass a pod to the kubelet. A refused pod is retried at the next change."""
-        try:
+    async def _start(self, document: Document) -> None:
+        with contextlib.suppress(KubeletPanic):  # the journal has it, and the next kubelet process admits the pod
             await self._kubelet.run_pod(document, wait_for_devices=True)
-        except ManifestError as error:
-            self._refuse(document, str(error))
-            self._given.discard(uid)
-        except KubeletPanic:
-            pass  # the journal has the panic, and the next kubelet process admits the pod
-
-    def _refuse(self, document: Document, why: str) -> None:
-        """Report why a pod is refused, in its status, in an event and in the journal."""
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        status = {"phase": "Pending", "conditions": [condition]}
-        with contextlib.suppress(Refused):
-            old = self._current(document)
-            if {**(old.get("status") or {}), **status} != old.get("status"):
-                key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
-                self._event(key, "FailedScheduling", why)
-                self._kubelet.journal.note_refused(key, why)
-                self._write(_POD, old, {**old, "status": status}, manager=_SCHEDULER)
 
     def _delete(self, group: asyncio.TaskGroup, pod: PodStatus, *, force: bool = False) -> None:
         async def delete() -> None:
@@ -161,10 +142,10 @@ class NodeObjects:
     def _current(self, document: Document) -> Document:
         return self._objects.get(_POD, document["metadata"]["namespace"], document["metadata"]["name"])
 
-    def _write(self, kind: ApiKind, old: Document, new: Document, *, manager: str = _KUBELET) -> None:
+    def _write(self, kind: ApiKind, old: Document, new: Document) -> None:
         if new != old:
             where = old["metadata"].get("namespace", ""), old["metadata"]["name"]
-            self._objects.change(kind, where, new, manager=manager, subresource="status")
+            self._objects.change(kind, where, new, manager=_KUBELET, subresource="status")
 
     # --- events -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from ...model import names
 from ...pb import api_objects_pb2 as pb
 from ..lint import twice
+from ..objects import pod_manifest
 from ..objects.amounts import exact
 from .kinds import DRA, ApiKind, Document, value_at, wrong
 from .protobuf_bodies import INLINE
@@ -59,12 +60,17 @@ class Rules:
     def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
         """Yield field and message of each problem of a new or changed object. `old` is empty for a new object.
 
-        For most kinds, only the metadata is validated.
+        Nodes, Events, ConfigMaps and Leases have no checks besides those of their metadata.
         """
         if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
             yield from problems
             return
         yield from wrong_metadata(new["metadata"])
+        if kind.kind == "Pod":
+            try:
+                pod_manifest.parse(new)
+            except pod_manifest.ManifestError as error:
+                yield "", str(error)
         if kind.kind == "ResourceClaim":
             before, after = (value_at(each, "status.allocation") for each in (old, new))
             if before and after and before != after:
