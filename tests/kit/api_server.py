@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from starlette.responses import JSONResponse, StreamingResponse
 
 from tests.kit import api_schemas
+from tests.kit.canonical_store import CanonicalStore
 from tests.kit.releases import Release
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
-from vdev.sim.api.store import ObjectStore
 
 ME = "system:serviceaccount:vdev-system:vdev"
 _REQUEST = contextvars.ContextVar("request", default=None)
@@ -96,7 +96,7 @@ class ApiServer(server.ApiServer):
         rules = release or Release()
         rules.more = self._problems
         self._schemas = schemas
-        self._new_store = functools.partial(ObjectStore, rules=rules)
+        self._new_store = functools.partial(CanonicalStore, rules=rules)
         super().__init__(self._new_store(), kinds=kinds, tls=tls)
         self._begin()
         self.watching = 0  # watches that have sent all existing objects
@@ -204,14 +204,18 @@ class ApiServer(server.ApiServer):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def respond(self, kind, subresource, sent):
+    async def respond(self, request):
         """Answer a request. A failure without a status breaks the connection."""
         try:
-            return await super().respond(kind, subresource, sent)
+            await self.admit(request)
+            response = await super().respond(request)
         except ConnectionResetError:
             return StreamingResponse(_cut())
         except _LaterError as later:
             return JSONResponse(later.document, later.status, {"Retry-After": str(later.after)})
+        if request.verb == "watch":
+            response.body_iterator = self.stream(response.body_iterator)
+        return response
 
     async def stream(self, events):
         """Send the events until `break_watches`."""

@@ -1,6 +1,7 @@
-"""Quantities in pods and slices, and their canonical form in the embedded API server."""
+"""Quantities in pods and slices, and their canonical form."""
 
-from vdev.sim.objects.amounts import as_given_back, canonical, exact
+from tests.kit.canonical_store import as_given_back
+from vdev.sim.objects.amounts import canonical, exact
 
 
 def test_canonical_quantities(subtests):

@@ -12,7 +12,7 @@ import ipaddress
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Self
 
 import uvicorn
@@ -138,15 +138,6 @@ class ApiServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         await listener.wait_closed()
 
-    # --- for tests ----------------------------------------------------------------------------------------------------
-
-    async def admit(self, request: Request) -> None:
-        """Hook that is called before each request. It may raise Refused or wait."""
-
-    def stream(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Hook that may change the events of a watch before they are sent."""
-        return events
-
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
     def _routes(self) -> list[Route]:
@@ -155,7 +146,7 @@ class ApiServer:
             for path, document in discovery(self.kinds, self.objects.rules.version).items()
         ]
         for kind in self.kinds:
-            respond = functools.partial(self.respond, kind, "")
+            respond = functools.partial(self._receive, kind, "")
             if kind.namespaced:
                 found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET", "DELETE"]))
             found.append(Route(kind.path, respond, methods=["GET", "POST", "DELETE"]))
@@ -164,25 +155,27 @@ class ApiServer:
             if kind.status:
                 subresources["status"] = ["GET", "PUT", "PATCH"]
             for name, methods in subresources.items():
-                respond = functools.partial(self.respond, kind, name)
+                respond = functools.partial(self._receive, kind, name)
                 found.append(Route(f"{kind.path}/{{name}}/{name}", respond, methods=methods))
         return found
 
-    async def respond(self, kind: ApiKind, subresource: str, sent: HttpRequest) -> Response:
-        """Respond to a request for objects. Raises Refused."""
+    async def _receive(self, kind: ApiKind, subresource: str, sent: HttpRequest) -> Response:
+        """Parse a request for objects and respond to it. Raises Refused."""
         place, params = sent.path_params, sent.query_params
         verb, verb_of_all = _VERBS[sent.method]
         if "name" not in place:
             verb = "watch" if verb_of_all == "list" and params.get("watch") in ("true", "1") else verb_of_all
         body = requests.decoded(sent.headers, await sent.body())
         namespace, name = place.get("namespace", ""), place.get("name", "")
-        request = Request(verb, kind, namespace, name, subresource, params, sent.headers, body)
-        await self.admit(request)
-        form = tables.form(kind, sent.headers.get("accept", ""))
+        return await self.respond(Request(verb, kind, namespace, name, subresource, params, sent.headers, body))
+
+    async def respond(self, request: Request) -> Response:
+        """Respond to a request for objects. Raises Refused."""
+        form = tables.form(request.kind, request.headers.get("accept", ""))
         match request.verb:
             case "watch":
                 events = requests.watch(self.objects, request, form=form, bookmarks=self.bookmarks)
-                return StreamingResponse(self.stream(events), media_type="application/json")
+                return StreamingResponse(events, media_type="application/json")
             case "list":
                 return JSONResponse(form(requests.listed(self.objects, request)))
             case "get":

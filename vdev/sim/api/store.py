@@ -15,7 +15,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..objects.amounts import as_given_back
 from . import ownership
 from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at, wrong
 from .ownership import Manager, Owners
@@ -135,9 +134,9 @@ class ObjectStore:
         self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "", force: bool
     ) -> Stored:
         """Create or change an object by server-side apply. Raises Refused."""
-        who, sent = (manager, "Apply", subresource), as_given_back(kind.kind, document)
+        who = (manager, "Apply", subresource)
         live, owners = self._found[kind].get(key, {}), self._owners.get((kind, *key), {})
-        new, owners, clashes = ownership.applied(owners, who, live, sent, force=force)
+        new, owners, clashes = ownership.applied(owners, who, live, document, force=force)
         if clashes:
             raise _apply_conflict(clashes, kind.api_version)
         return self._write(kind, key, new, who, owners)
@@ -150,7 +149,7 @@ class ObjectStore:
         With `owners` None, the manager becomes the owner of the fields that it has changed.
         """
         old = self._found[kind].get(key, {})
-        new = deepcopy(dict(as_given_back(kind.kind, document)))
+        new = deepcopy(dict(document))
         self._check_metadata(kind, key, old, new.get("metadata") or {})
         metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
         new |= {"apiVersion": kind.api_version, "kind": kind.kind}

@@ -1,10 +1,9 @@
-"""Quantities: their amounts, and the canonical form in which the API server returns them.
+"""Quantities: their amounts, and the canonical form in which Kubernetes writes them.
 
 For example, the quantity `1000` becomes `1k` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,9 +14,6 @@ _BINARY = [
 ]
 _DECIMAL = [(suffix, Fraction(1000) ** (6 - step)) for step, suffix in enumerate((*"EPTGMk", "", *"mun"))]
 _LONGEST = 64  # characters
-_KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
-_AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
-_NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 
 
 def canonical(quantity: Any) -> Any:
@@ -44,21 +40,3 @@ def exact(quantity: Any) -> Fraction | None:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
         return None
     return amount_of(quantity)
-
-
-def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object with its quantities in canonical form."""
-    found: Mapping[str, Any] = _changed(document) if kind in _KINDS else document
-    return found
-
-
-def _changed(value: Any, *, is_amount: bool = False) -> Any:
-    if isinstance(value, Mapping):
-        maps = {key for key, each in value.items() if key in _AMOUNTS and isinstance(each, Mapping)}
-        return {
-            key: _changed(each, is_amount=is_amount or key in maps) if is_amount or key not in _NO_AMOUNTS else each
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_changed(each, is_amount=is_amount) for each in value]
-    return canonical(value) if is_amount else value

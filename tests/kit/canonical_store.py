@@ -1,0 +1,38 @@
+"""A store that returns quantities in canonical form, as a real API server does."""
+
+from vdev.sim.api.store import ObjectStore
+from vdev.sim.objects.amounts import canonical
+
+_KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
+_AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
+_NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
+
+
+class CanonicalStore(ObjectStore):
+    """Stores each quantity in canonical form."""
+
+    def create(self, kind, namespace, document, manager):
+        return super().create(kind, namespace, as_given_back(kind.kind, document), manager)
+
+    def change(self, kind, key, document, **options):
+        return super().change(kind, key, as_given_back(kind.kind, document), **options)
+
+    def apply(self, kind, key, document, **options):
+        return super().apply(kind, key, as_given_back(kind.kind, document), **options)
+
+
+def as_given_back(kind, document):
+    """Return an object with its quantities in canonical form."""
+    return _changed(document) if kind in _KINDS else document
+
+
+def _changed(value, *, is_amount=False):
+    if isinstance(value, dict):
+        maps = {key for key, each in value.items() if key in _AMOUNTS and isinstance(each, dict)}
+        return {
+            key: _changed(each, is_amount=is_amount or key in maps) if is_amount or key not in _NO_AMOUNTS else each
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_changed(each, is_amount=is_amount) for each in value]
+    return canonical(value) if is_amount else value
