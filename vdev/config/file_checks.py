@@ -1,10 +1,10 @@
 """Checks of the file as a whole: entries against each other, flags, labels and conditions, sharing, sizes, `fleet`."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..faults.rules import FaultRule
-from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
+from ..fleet.scope import FLEET, MADE, TAINTS
 from ..model.entry import CDI_STRATEGIES, Entry, MigStrategy, TrueWhen
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
 from ..model.geometry import resource_suffix
@@ -13,13 +13,10 @@ from ..model.names import (
     node_name_problem,
     resource_name_problem,
     value_problem,
-    visible_devices_env,
 )
 from ..model.problem import KeyPath, Place, Problem, Severity
-from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
 from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
-from ..planning.naming import name_of
 from ..planning.sharing import MPS_CLIENTS
 from .loader import Document
 from .messages import ProblemReport
@@ -38,9 +35,6 @@ def check_file(spec: Spec, report: ProblemReport) -> None:
         _fleet(spec.fleet_nodes, report)
     if not spec.entries and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
-    _unused_keys(spec, report)
-    if spec.fleet_nodes and not report.broken():
-        _capacity(spec, spec.fleet_nodes, report)
 
 
 def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemReport, hint: str = "") -> None:
@@ -83,47 +77,6 @@ def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> Non
     if chosen >= CDI_STRATEGIES:
         message = "cdi-annotations and cdi-cri together inject every device twice"
         here.warning("deviceListStrategy", message, "one of them is enough")
-    if not has_only_cdi:
-        _variables(entries, report)
-
-
-def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Warn about resources whose device lists use the same variable: a container with both gets only one list."""
-    first: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.visible_devices_env or entry.is_templated or not entry.listed:
-            continue
-        variable = visible_devices_env(entry.resource)
-        other = first.setdefault(variable, entry)
-        if other.resource != entry.resource:
-            message = (
-                f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
-            )
-            report.of(entry).warning("resource", message, "set visibleDevicesEnv on one of the entries")
-
-
-_UNUSED: Mapping[tuple[str, ...], str] = {
-    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
-    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
-    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
-    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
-    ("flags", "gfd"): "these are options of GPU feature discovery",
-    ("imex",): "virtual devices have no IMEX channels",
-}
-_DEFAULTS: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
-
-
-def _unused_keys(spec: Spec, report: ProblemReport) -> None:
-    """Warn about each NVIDIA key that has a value other than the default and is not used."""
-    used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
-    for path, reason in _UNUSED.items():
-        value: object = report.document.root
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
-        for each, item in given.items():
-            if item not in _DEFAULTS and each not in used:
-                report.warning(each, f"{each[-1]} is accepted and not used: {reason}")
 
 
 def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
@@ -362,7 +315,6 @@ def _fleet(fleet: Fleet, report: ProblemReport) -> None:
             here.error("name", message, f"a file makes {MAX_NODES} at most; is the range mistyped?")
             return
         _values_of_nodes(nodes, here)
-        _taints_and_capacity(nodes, here)
 
 
 def _node_names(nodes: FleetNodes, made: dict[str, Place], report: ProblemReport) -> None:
@@ -392,43 +344,3 @@ def _values_of_nodes(nodes: FleetNodes, report: ProblemReport) -> None:
                 found = sorted({filled(text, each.values) for each in nodes.names}, key=len, reverse=True)
                 if problem := next(filter(None, map(value_problem, found)), ""):
                     report.error(at, problem)
-    long = next((name for name, _ in nodes.names if value_problem(name)), "")
-    if HOSTNAME not in nodes.labels and long:
-        hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
-        report.error("name", f"the label {HOSTNAME} of {long} would be its name: {value_problem(long)}", hint)
-
-
-def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
-    seen: set[tuple[str, str]] = set()
-    for place, taint in enumerate(nodes.taints):
-        if (taint.key, taint.effect) in seen:
-            message = f"the taint {taint.key} with {taint.effect} is given twice; Kubernetes accepts it once"
-            report.error(("taints", place), message)
-        seen.add((taint.key, taint.effect))
-    for name, text in nodes.capacity.items():
-        amount = amount_of(text)
-        if ("/" in name or name == "pods") and amount is not None and amount.denominator != 1:
-            report.error(("capacity", name), f"{text} is not a whole number; Kubernetes counts {name} in those")
-
-
-def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:
-    """Check that no resource is in the nodes' `capacity` and also counts devices, which would overwrite each other."""
-    for place, each in enumerate(fleet.nodes):
-        for resource in each.capacity:
-            owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
-            owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in each.names)), None)
-            if owner is not None:
-                message = f"{resource} is counted by the devices of {owner}; capacity is for resources without devices"
-                report.error(("fleet", "nodes", place, "capacity", resource), message, "leave it out here")
-
-
-def _resources(spec: Spec, entry: Entry) -> Iterator[str]:
-    """Return the resources that may count the entry's devices."""
-    if not entry.listed:
-        return
-    named = [name_of(spec, entry, each) for each in ("", *entry.possible_profiles)]
-    names = [each[0] for each in named if not isinstance(each, Problem)]
-    yield from names
-    for rule in spec.sharing.resources if spec.sharing else ():
-        if rule.name in names:
-            yield rule.rename or f"{rule.name}.shared"

@@ -244,21 +244,6 @@ def test_entry_names_are_lower_case_words(name: str) -> None:
     assert "devices[0].name: " in message
 
 
-def test_two_resources_with_the_same_variable_are_a_warning() -> None:
-    """The name of the variable is that of the resource, without the differences between `-` and `.` and in case."""
-    entry = "  - {name: b, resource: %s, virtual: {}%s}\n"
-    own = HEAD + "virtual: {}\n"
-
-    def warnings(text: str) -> list[str]:
-        return [str(problem) for problem in config.load_text(text, "f").problems]
-
-    (told,) = warnings(own + entry % ("example-com/A", ""))
-    assert "example-com/A and example.com/a have the variable EXAMPLE_COM_A_VISIBLE_DEVICES" in told
-    assert [] == warnings(own + entry % ("example.com/a", ""))
-    assert [] == warnings(own + entry % ("example-com/a", ", visibleDevicesEnv: OTHER"))
-    assert [] == warnings("flags: {plugin: {deviceListStrategy: cdi-cri}}\n" + own + entry % ("example-com/a", ""))
-
-
 def test_entry_names_are_unique() -> None:
     """The second entry has the error, with the place of the first."""
     entry = "{name: a, resource: a.b/c, virtual: {}}"

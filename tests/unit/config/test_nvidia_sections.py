@@ -101,16 +101,6 @@ def test_an_entry_overrides_the_model_for_patterns() -> None:
     assert ("Tesla K80", "Tesla-K80") == loaded.spec.entries[0].gpu_names
 
 
-def test_unused_keys_have_one_warning_each() -> None:
-    """Values that request nothing have none."""
-    warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
-    keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
-    expected = ["flags.useNodeFeatureAPI"]
-    expected += [f"flags.gfd.{key}" for key in ("sleepInterval", "outputFile", "machineTypeFile")]
-    expected += ["imex.channelIDs"]
-    assert expected == keys
-
-
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
