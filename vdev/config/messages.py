@@ -152,8 +152,6 @@ class ProblemReport:
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
-    elsewhere: list[Problem] = field(default_factory=list)  # in files that the document names
-    broken_elsewhere: set[KeyPath] = field(default_factory=set)
     path: KeyPath = ()
 
     def at(self, *steps: str | int) -> "ProblemReport":
@@ -194,10 +192,11 @@ class ProblemReport:
         """Add a warning at the key of a value."""
         self._at_key(below, message, hint, Severity.WARNING)
 
-    def errors_elsewhere(self, below: Below, bad: ConfigError) -> None:
-        """Add errors of a file that a value names, at their places in that file."""
-        self.elsewhere += (problem for problem in bad.problems if problem not in self.elsewhere)
-        self.broken_elsewhere.add(scope_of(self._full(below)))
+    def errors_in_file(self, below: Below, bad: ConfigError) -> None:
+        """Add the errors of a file that a value names. Their messages have the places in that file."""
+        for problem in bad.problems:
+            where = f"{problem.where}: " if problem.where else ""
+            self.error(below, f"{where}{problem.message}", problem.hint)
 
     def exactly_one(self, values: Mapping[str, object], none: str) -> str:
         """Return the only key of `values` that is given, neither None nor False.
@@ -224,7 +223,7 @@ class ProblemReport:
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(scope_of(each.path) for each in self.problems if each.is_error) | self.broken_elsewhere
+        return frozenset(scope_of(each.path) for each in self.problems if each.is_error)
 
     def _full(self, below: Below) -> KeyPath:
         return (*self.path, *(below if isinstance(below, tuple) else (below,)))

@@ -7,7 +7,7 @@ NVIDIA's plugin turns YAML 1.1 into JSON, and Go's JSON decoder ignores the case
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -35,13 +35,15 @@ def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -
     return ConfigError((problem_at(place, path, message, hint=hint),))
 
 
-def in_order(problems: Iterable[Problem], files: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Return each problem once: file by file, from top to bottom; then problems without a place in a file."""
-    rank = {file: number for number, file in reversed(list(enumerate(files)))}
+def in_order(problems: Iterable[Problem], files: Sequence[str]) -> tuple[Problem, ...]:
+    """Return each problem once: file by file, from top to bottom; at last those without a place."""
 
     def position(problem: Problem) -> tuple[int, int, int]:
         place = problem.place
-        return (rank.get(place.file, -1), place.line, place.column) if place else (len(rank), 0, 0)
+        if place is None:
+            return len(files), 0, 0
+        rank = files.index(place.file) if place.file in files else -1  # -1: from the command line
+        return rank, place.line, place.column
 
     return tuple(sorted(dict.fromkeys(problems), key=position))
 

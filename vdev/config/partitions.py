@@ -7,7 +7,6 @@ This module places partitions only to refuse lists that the hardware would refus
 """
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -43,7 +42,6 @@ from .loader import FileText, FileTexts, read_text
 from .messages import ProblemReport, checked
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
-_SHOWN = 3  # layouts that a warning names
 
 
 # --- how devices can be partitioned -----------------------------------------------------------------------------------
@@ -175,9 +173,8 @@ def chosen_layouts(
         try:
             layouts = _layouts_in(files.layout(file), source, source.partitioning)
         except ConfigError as bad:
-            report.errors_elsewhere("file", bad)
+            report.errors_in_file("file", bad)
             return choice
-        _warn_of_misfits(layouts, file, report.at("file"))
     if wrong := names.key_problem(choice.state_label):
         report.error("fromLabel", f"there is no label for the state of the layout: {wrong}", "use a shorter label")
     name = choice.default
@@ -186,15 +183,6 @@ def chosen_layouts(
     elif name and (refusal := layouts[name].refusal):
         report.error("default", f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
     return choice.among(layouts)
-
-
-def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, report: ProblemReport) -> None:
-    """Warn once about all layouts that do not fit: a file for many models has dozens."""
-    misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
-    if misfits:
-        more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
-        message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
-        report.warning((), f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
 
 
 # --- files of layouts -------------------------------------------------------------------------------------------------
@@ -271,7 +259,6 @@ class DeviceConfigFile(Section):
 
 
 _WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
-_PCI_ID = re.compile(r"(0x[0-9a-f]{1,8}|0b[01]{1,32}|[0-9]{1,10})", re.IGNORECASE)
 
 
 def _kebab(name: str) -> str:
@@ -321,9 +308,12 @@ class GpuConfig(Section):
         return repeated(self.mig_devices or {}) if self.mig_enabled else None
 
     def is_for(self, pci_id: str) -> bool:
-        """Whether it is for a model with this PCI device id in the form of presets; empty: unknown."""
-        filters = [each for each in self.device_filter if each]
-        return not filters or (pci_id != "" and any(_matches(each, pci_id) for each in filters))
+        """Whether it is for a model with this PCI device id, `<device and vendor>[:<those of the board>]`.
+
+        A filter without a board is for all boards.
+        """
+        filters = [each.lower() for each in self.device_filter if each]
+        return not filters or any(f"{pci_id.lower()}:".startswith(f"{each}:") for each in filters)
 
 
 class MigPartedFile(Section):
@@ -352,22 +342,6 @@ def _mig_layout(configs: Iterable[GpuConfig], geometry: Geometry, count: int, pc
                 return NamedLayout({}, f"device {index} would be both with MIG and without")
             parts[index] = config.parts
     return NamedLayout(parts, refusal_of(geometry, parts.values()))
-
-
-def _matches(wanted: str, pci_id: str) -> bool:
-    """Whether a filter, `<device and vendor>[:<those of the board>]`, matches the id of a model.
-
-    As in NVIDIA's tool, an id that is not a number matches nothing.
-    """
-    model, _, board = wanted.partition(":")
-    has_model, _, has_board = pci_id.partition(":")
-    return _number(model) == _number(has_model) is not None and (
-        not board or _number(board) == _number(has_board) is not None
-    )
-
-
-def _number(text: str) -> int | None:
-    return int(text, 0) if _PCI_ID.fullmatch(text) else None
 
 
 def refusal_of(geometry: Geometry, wanted: Iterable[Parts]) -> str:

@@ -110,7 +110,7 @@ def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
     if "kernel_log" in section.model_fields_set:
         report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
     if report.broken():
-        raise ConfigError(in_order(report.problems))
+        raise ConfigError(in_order(report.problems, [name]))
     return rules
 
 
@@ -138,7 +138,7 @@ def _built(
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
     names = [each.file for each in document.texts]
-    problems = in_order((*report.problems, *report.elsewhere), (*names, *files.layouts))
+    problems = in_order(report.problems, names)
     if len(problems) > MAX_PROBLEMS:
         more = error(names[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
         problems = (*problems[:MAX_PROBLEMS], more)
@@ -238,7 +238,6 @@ def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
 # --- values of presets and layouts, and the makers' conventions -------------------------------------------------------
 
 _NVIDIAS_COUNTERS = 7  # for engines, multiprocessors and memory, even if a geometry does not need them
-_MOST_CAPACITIES = 16  # leaves room for the device's own capacities and for attributes
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """The makers' driver names, by the domain of the resources of their device plugins."""
 
@@ -304,11 +303,7 @@ def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None
     try:
         return load_preset(name, files)
     except ConfigError as bad:
-        for problem in bad.problems:
-            if problem.where:
-                report.error((), f"the preset {name!r} is wrong: {problem}")
-            else:  # the preset does not exist
-                report.error((), problem.message, problem.hint)
+        report.errors_in_file((), bad)
     return None
 
 
@@ -353,7 +348,6 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
     if is_dynamic:
         _check_dynamic(entry, here.at("partitions"))
     driver = block.driver or _default_driver(entry, report)
-    _check_names(block, driver, here)
     for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
         message = "claims do not share devices whose partitions are dynamic"
         here.key_error(("capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
@@ -366,25 +360,6 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
     extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
     mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
     return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})
-
-
-def _check_names(block: Dra, driver: str, report: ProblemReport) -> None:
-    """Report attributes and capacities that are given twice, or of which there are too many."""
-    for key, what, given in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
-        first: dict[str, str] = {}
-        for name in given:
-            other = first.setdefault(names.qualified(name, driver), name)
-            if other != name:
-                message = (
-                    f"{other!r} and {name!r} are the same {what}: a name without a domain is in that of the driver"
-                )
-                report.key_error((key, name), message, "give one of them")
-    if len(block.attributes) > names.MAX_ENTRIES:
-        most = names.MAX_ENTRIES
-        message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
-        report.error("attributes", message)
-    if len(block.capacity) > _MOST_CAPACITIES:
-        report.error("capacity", f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given")
 
 
 def _default_driver(entry: Entry, report: ProblemReport) -> str:

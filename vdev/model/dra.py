@@ -237,6 +237,17 @@ class Taints(Section):
     """The taint of a device that disappeared while a pod holds it."""
 
 
+CapacityOrValue = Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
+"""A capacity, or only its value."""
+
+_MOST_CAPACITIES = 16  # leaves room for the device's own capacities and for attributes
+
+
+def _capacities_problem(given: Mapping[str, Capacity]) -> str:
+    is_fine = len(given) <= _MOST_CAPACITIES
+    return "" if is_fine else f"{len(given)} capacities; at most {_MOST_CAPACITIES} can be given"
+
+
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
@@ -252,8 +263,11 @@ class Dra(Section):
     attributes: dict[AttributeName, Value] = {}
     """Additional attributes of each device: a string, which may have placeholders, an integer, true or false, or a
     version, written {version: 1.2.3}. A name without a domain is in the driver's domain."""
-    capacity: dict[
-        AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
+    capacity: Annotated[
+        dict[
+            AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
+        ],
+        Constraint(_capacities_problem, maxProperties=_MOST_CAPACITIES),
     ] = {}
     """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the
     driver's domain."""

@@ -97,10 +97,6 @@ def test_errors(subtests):
             "attributes.a.version: 'v1.2.3' is not a version",
         ),
         ("advertise: dra\n  dra: {attributes: {a: {version: 1.2}}}", "expected a string, and 1.2 unquoted is a number"),
-        (
-            "advertise: dra\n  dra: {attributes: {m: x, example.com/m: y}}",
-            "'m' and 'example.com/m' are the same attribute",
-        ),
     ]
     check_refusals(subtests, cases, f"{ENTRY}@")
 
