@@ -11,7 +11,7 @@ from ..model import path_pattern
 from ..model.dra import ClaimApi, DraPartitions
 from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, HealthCheck, OnFailure, Probe
 from ..model.problem import KeyPath
-from ..model.sources import GroupBy, PathType
+from ..model.sources import GroupBy
 from ..model.telemetry import EntryTelemetry, LoadPattern
 from ..model.template import Template
 from ..model.virtual import LineEnd, VirtualNode, are_scores
@@ -44,24 +44,18 @@ def check_entry(entry: Entry, report: ProblemReport) -> None:
         _telemetry(entry.telemetry, report.at("telemetry"))
 
 
+_OF_SOURCES = {"exclude": ["glob"], "groupBy": ["glob", "usb"], "shared": ["glob", "sysfs", "usb"]}
+
+
 def _sources(entry: Entry, report: ProblemReport) -> None:
     """Check that the entry has exactly one source, and no keys that are only for other sources."""
-    report.exactly_one({key: getattr(entry, key) or None for key in SOURCES}, "no device source")
-    if entry.exclude and not entry.glob:
-        report.key_error("exclude", "exclude is for glob only")
-    if entry.group_by is not GroupBy.POSITION and not (entry.glob or entry.usb):
-        report.key_error("groupBy", "groupBy is for glob and usb only")
+    if source := report.exactly_one({key: getattr(entry, key) or None for key in SOURCES}, "no device source"):
+        report.keys_fit(entry, source, _OF_SOURCES)
     if entry.group_by is GroupBy.NAME and entry.usb:
         report.error("groupBy", "groupBy name is for glob only", "expected position or all")
-    if entry.virtual and entry.shared:
-        hint = "to offer a virtual device several times, use sharing"
-        report.key_error("shared", "shared is for glob, sysfs and usb only", hint)
     for number, item in enumerate(entry.glob):
         here = report.at("glob", number)
-        if item.permissions is not None and item.type is PathType.MOUNT:
-            here.key_error("permissions", "permissions are for type device only", "use readOnly for a mount")
-        if item.read_only is not None and item.type is PathType.DEVICE:
-            here.key_error("readOnly", "readOnly is for type mount only", "use permissions for a device")
+        here.keys_fit(item, f"type {item.type}", {"permissions": ["type device"], "readOnly": ["type mount"]})
         _dangerous(item.path, entry, here.at("path"))
     if entry.sysfs:
         kinds = {"class": entry.sysfs.class_, "bus": entry.sysfs.bus}
@@ -200,11 +194,10 @@ def _apis(entry: Entry, report: ProblemReport) -> None:
 
 def _telemetry(telemetry: EntryTelemetry, report: ProblemReport) -> None:
     """Report keys that have no meaning for the pattern."""
-    if telemetry.pattern in (LoadPattern.IDLE, LoadPattern.STEADY) and telemetry.period is not None:
-        report.key_error("period", f"{telemetry.pattern} has no period", "leave it out")
-    for key in ("gpu", "memory", "encoder", "decoder") if telemetry.pattern is LoadPattern.IDLE else ():
-        if getattr(telemetry, key) is not None:
-            report.key_error(key, f"idle devices have no load, so {key} has no effect")
+    loaded = [each for each in LoadPattern if each is not LoadPattern.IDLE]
+    owners = dict.fromkeys(("gpu", "memory", "encoder", "decoder"), loaded)
+    owners["period"] = [each for each in loaded if each is not LoadPattern.STEADY]
+    report.keys_fit(telemetry, telemetry.pattern, owners)
 
 
 # --- NUMA nodes and fast links, also of presets -----------------------------------------------------------------------

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 
 from ..faults.effects import ApiFaults, ClaimCall, Rpc
 from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
-from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
@@ -32,7 +31,7 @@ _WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have e
 }
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")
-_OF_HEALTH = ("health", "xid", "flap")  # keys for which a reason can be given
+_ONLY_FOR = {"reason": ("health", "xid", "flap"), **dict.fromkeys(_CALL_KEYS, ("rpc",))}
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
 
@@ -73,19 +72,11 @@ def check_rule(rule: FaultRule, report: ProblemReport) -> None:
 
 def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], report: ProblemReport) -> None:
     """Check the keys of a rule with this effect."""
+    report.keys_fit(rule, kind, _ONLY_FOR)
     if kind not in OF_DEVICES and "devices" in given and not rule.on_allocate:
         report.key_error("devices", f"devices is for faults of devices, and this is {kind}", "use resource")
-    if "reason" in given and kind not in _OF_HEALTH:
-        report.key_error("reason", "reason is for health, xid and flap only")
-    elif "reason" in given and rule.xid in APPLICATION_ERRORS and rule.health is None:
-        message = f"Xid {rule.xid} is an error of the application and leaves the health alone, which has the reason"
-        report.key_error("reason", message, "add health: Unhealthy, or leave the reason out")
     if kind == "rpc":
         _call(rule, given, report)
-    else:
-        for key in _CALL_KEYS:
-            if key in given:
-                report.key_error(key, f"{key} is for rpc only, and this is {kind}")
     if kind in _ONE_KEY:
         report.at(kind).exactly_one(rule.by_key[kind].by_key, "nothing fails")
     if kind in _OF_THE_WHOLE and "resource" in given:

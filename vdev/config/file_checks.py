@@ -126,22 +126,18 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Check that types are unique in an entry, and that entries of one node agree on the meaning of a type."""
-    seen: dict[str, list[tuple[Place, Entry, TrueWhen]]] = {}
+    """Check that entries for the same node patterns agree on the meaning of a type, and an entry has each once."""
+    seen: dict[tuple[str, frozenset[str]], tuple[Place, Entry, TrueWhen]] = {}
     for entry in entries:
-        for place, each in enumerate(entry.conditions):
-            here = report.of(entry).at("conditions", place)
-            for first, owner, true_when in seen.setdefault(each.type, []):
-                if owner is entry:
-                    here.error("type", f"the condition {each.type} is given twice", f"the first is at {first}")
-                    break
-                # Different patterns count as different nodes.
-                may_meet = not (owner.on_nodes and entry.on_nodes) or {*owner.on_nodes} & {*entry.on_nodes}
-                if true_when is not each.true_when and may_meet:
-                    message = f"the condition {each.type} is True while devices are {true_when} at {first}"
-                    here.error("trueWhen", message, "use the same trueWhen in both, or give it another type")
-                    break
-            seen[each.type].append((here.place(()), entry, each.true_when))
+        for number, each in enumerate(entry.conditions):
+            here = report.of(entry).at("conditions", number)
+            key = (each.type, frozenset(entry.on_nodes))
+            first, owner, true_when = seen.setdefault(key, (here.place(()), entry, each.true_when))
+            if true_when is not each.true_when:
+                message = f"the condition {each.type} is True while devices are {true_when} at {first}"
+                here.error("trueWhen", message, "use the same trueWhen in both, or give it another type")
+            elif owner is entry and first != here.place(()):
+                here.error("type", f"the condition {each.type} is given twice", f"the first is at {first}")
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------

@@ -213,8 +213,10 @@ class ProblemReport:
     def keys_fit(self, section: Section, kind: str, owners: Mapping[str, Sequence[str]]) -> None:
         """Add an error at each given key of the section that is only for other kinds than `kind`."""
         for key, kinds in owners.items():
-            if key in section.written and kind not in kinds:
-                self.key_error(key, f"{key} is for {' and '.join(kinds)} only, and this is {kind}")
+            if key in section.given and kind not in kinds:
+                *others, last = kinds
+                named = f"{', '.join(others)} and {last}" if others else last
+                self.key_error(key, f"{key} is for {named} only, and this is {kind}")
 
     def one_at_most(self, given: Sequence[str], hint: str = "use one of them") -> None:
         """Add an error at the second of the given keys, which exclude each other."""

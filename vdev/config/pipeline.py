@@ -4,7 +4,6 @@ An entry is completed with the values of its preset, its layouts and the makers'
 precedence. The result is the same model, in which defaults no longer depend on other values.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -23,7 +22,7 @@ from ..model.dra import ClaimApi, Dra, DraPartitions
 from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
-from ..model.problem import KeyPath, Override, Place, Problem, Where, error, errors
+from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.section import NO_VALUE, FileMapping, Section
 from ..model.spec import Spec
 from ..model.telemetry import EntryTelemetry, Telemetry
@@ -33,7 +32,7 @@ from ..planning.partitions import MAX_COUNTERS, counters
 from .entry_checks import check_entry, check_links, check_numa
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
-from .loader import Document, FileText, FileTexts, overlaid, read, read_text, text_of
+from .loader import Document, FileText, FileTexts, overlaid, read, read_text
 from .messages import ITEM_LISTS, MAX_PROBLEMS, ProblemReport, explained, scope_of, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
@@ -79,17 +78,10 @@ def load(
     `overrides` maps paths such as `flags.migStrategy` to values that take precedence over the files. `texts` are those
     of an earlier reading, so that no file is read. With `partial`, items of `devices`, `sharing.*.resources` and
     `resources.*` with errors are left out and reported, and the others are served. Raises ConfigError with every
-    problem found. For a file of another plugin, it says which one and how to import it.
+    problem found.
     """
     files = [each if isinstance(each, FileText) else Path(each) for each in sources]
-    try:
-        loaded = _built(files, overrides, texts or FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
-    except ConfigError as bad:
-        _refuse_others(files, bad.problems)
-        raise
-    if loaded.errors:  # in part
-        _refuse_others(files, loaded.errors)
-    return loaded
+    return _built(files, overrides, texts or FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
 
 
 def load_text(text: str, name: str = "<text>", **options: Any) -> Loaded:
@@ -154,21 +146,6 @@ def _built(
         origins=functools.partial(origins, written, document, over),
         notices=functools.partial(notices, spec, document),
     )
-
-
-def _refuse_others(sources: Sequence[FileText | Path], problems: Sequence[Problem]) -> None:
-    """Raise ConfigError if a file is for another plugin, because vdev's own errors would then be misleading."""
-    from ..importers import recognized  # only needed for errors
-
-    others: dict[str, Problem] = {}
-    for path in (str(each) for each in sources if isinstance(each, Path)):
-        with contextlib.suppress(ConfigError):
-            if form := recognized(text_of(Path(path)), path):
-                message = f"this is a configuration of {form}; `vdev import {path}` converts it"
-                others[path] = error(Where.of(Place(path)), message)
-    if others:
-        elsewhere = (each for each in problems if not (each.place and each.place.file in others))
-        raise ConfigError((*others.values(), *elsewhere))
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:

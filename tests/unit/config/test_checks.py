@@ -48,7 +48,7 @@ def test_errors_in_an_entry(subtests):
         ("glob: []", "devices[0].glob: the list is empty"),
         ("glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' is not a set of permissions"),
         ("glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' is not a set of permissions"),
-        ("glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions are for type device only"),
+        ("glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions is for type device only"),
         ("glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
             "glob: [{path: /d, type: Device}]",

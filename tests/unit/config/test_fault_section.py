@@ -171,7 +171,6 @@ def test_errors_in_other_effects(subtests):
     cases = [
         ("xid: 0", "out of range"),
         ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
-        ("xid: 31, reason: because", "leaves the health alone"),
         ("event: {reason: two words, message: x}", "not a valid reason"),
         ("event: {reason: A, message: x}, for: 5s", "an Event happens at one moment"),
         ("event: {reason: A, message: x}, devices: [a100/0]", "devices is for faults of devices, and this is event"),

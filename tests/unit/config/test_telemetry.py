@@ -57,8 +57,14 @@ def test_errors_in_a_load(subtests):
         ("{gpu: 101}", "101 is more than 100 percent"),
         ("{gpu: -1}", "expected percent, got the number -1; such as 60, or [5, 95]"),
         ("{period: 0s}", "0 s is out of range"),
-        ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
-        ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
+        (
+            "{pattern: steady, period: 5s}",
+            "telemetry.period: period is for busy, burst, wave and ramp only",
+        ),
+        (
+            "{pattern: idle, gpu: 5}",
+            "telemetry.gpu: gpu is for steady, busy, burst, wave and ramp only",
+        ),
     ]
     check_refusals(subtests, cases, f"{ENTRY}  telemetry: @\n")
 
