@@ -15,7 +15,8 @@ from typing import Any
 from prometheus_client.metrics import MetricWrapperBase
 
 from vdev import cli, config
-from vdev.cli.options import OPTIONS, Group
+from vdev.agent.options import Group
+from vdev.cli.options import OPTIONS
 from vdev.fleet.view import METRICS as FLEET_METRICS
 from vdev.model.geometry import Geometry, most_of
 from vdev.model.quantity import written

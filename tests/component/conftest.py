@@ -5,9 +5,8 @@ A call that blocks the event loop inside the plugin fails the test.
 
 import asyncio
 import contextlib
-import functools
 import importlib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,11 @@ import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
-from vdev import config
 from vdev.agent import status
 from vdev.agent.agent import Agent
 from vdev.agent.options import Options
 from vdev.aio.clock import LeapClock, Timing
 from vdev.api_server import ApiServerAddress
-from vdev.hostfs import HostRoot
 from vdev.intervals import Intervals
 from vdev.kube.api import Api
 from vdev.sim import Kubelet
@@ -133,23 +130,22 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
     async def start(text, *, wait=True, overrides=None, preset_dirs=(), appliers=(), **options):
         file = config_dir / "vdev.yaml"
         file.write_text(text)
-        load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
         chosen = Options(
-            node="node-1",
-            files=(file,),
-            load=load,
-            plugin_dir=kubelet.device_plugin_dir,
+            node_name="node-1",
+            config_files=[str(file)],
+            overrides=overrides or {},
+            preset_dirs=[*map(str, preset_dirs)],
+            kubelet_dir=directory / "kubelet",
             kubelet_socket=kubelet.socket,
-            pod_resources_socket=kubelet.pod_resources_socket,
             cdi_dir=directory / "cdi",
-            host=HostRoot(Path("/")),
             device_dir=directory / "devices",
-            smi_dir=directory / "smi",
             state_dir=directory / "state",
             clock=LeapClock(),
         )
+        derived = {"smi_dir": directory / "smi", "boot_id": "", "run_dir": None, "service_manager": None}
         intervals = quick.INTERVALS | {name: options.pop(name) for name in INTERVALS & options.keys()}
-        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), appliers=appliers)
+        options = derived | options | {"intervals": Intervals(**intervals)}
+        agent = Agent(chosen.model_copy(update=options), appliers=appliers)
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)
         if wait:

@@ -39,7 +39,7 @@ async def test_an_example_runs(path, kubelet, start_agent, account, api_server, 
     files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
     planned = await plan(files, capsys)
     resources = {each["name"]: len(each["devices"]) for each in planned["resources"]}
-    await start_agent("", files=tuple(files), api_server=account, wait=False)
+    await start_agent("", config_files=tuple(files), api_server=account, wait=False)
     await api_server.until(lambda: shown(api_server.object("nodes", "node-1")) == wanted(planned))
     await api_server.until(lambda: published(api_server.all("resourceslices")) == published(planned["resourceSlices"]))
     if planned["nodeStatus"]:

@@ -49,7 +49,7 @@ async def kubelet(directory, api_server):
 async def run(kubelet, start_agent, account, api_server):
     """Run an example on a node with the overlay's agent and its permissions. Returns the containers."""
     api_server.permissions = permissions_of("dra")
-    agent = await start_agent("", files=(OVERLAY / "default.yaml",), api_server=account, wait=False)
+    agent = await start_agent("", config_files=(OVERLAY / "default.yaml",), api_server=account, wait=False)
     await until_published(agent, api_server)
 
     async def run(name):

@@ -137,7 +137,7 @@ async def test_missing_files_at_the_start(start_agent, kubelet, shows, directory
     files.mkdir()
     (files / "default.yaml").write_text(MORE)
     (files / "node-1.yaml").write_text(GOOD)
-    agent = await start_agent(GOOD, files=(files,))
+    agent = await start_agent(GOOD, config_files=(files,))
     await agent.stop()
     for file in files.iterdir():
         file.unlink()
@@ -145,7 +145,7 @@ async def test_missing_files_at_the_start(start_agent, kubelet, shows, directory
         files.rmdir()
     elif change == "a label's file is gone":
         (files / "default.yaml").write_text(SYNTAX)
-    agent = await bad_start(start_agent, kubelet, GOOD, files=(files,))
+    agent = await bad_start(start_agent, kubelet, GOOD, config_files=(files,))
     await shows(NPU, 2, 2)
     assert refused(agent)
     assert [str(files / "node-1.yaml")] == status.status(agent.agent)["config"]["files"]
@@ -170,7 +170,7 @@ async def test_custom_presets_are_stored_too(start_agent, kubelet, shows, direct
     assert "the preset 'lab' is wrong" in refused(agent)
 
 
-@pytest.mark.parametrize("options", [{}, {"state_dir": None}], ids=["nothing kept", "--no-state"])
+@pytest.mark.parametrize("options", [{}, {"no_state": True}], ids=["nothing kept", "--no-state"])
 async def test_without_a_stored_configuration_a_bad_file_ends_the_start(start_agent, options):
     """The error has only the problems of the file."""
     with pytest.raises(ConfigError) as ended:

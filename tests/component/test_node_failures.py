@@ -100,7 +100,7 @@ def files(directory):
 async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, shows):
     """A new or deleted key changes the chosen file. If none is left, the last good configuration stays in force."""
     files(default=CONFIG)
-    agent = await start_agent(CONFIG, files=(files.mount,))
+    agent = await start_agent(CONFIG, config_files=(files.mount,))
     await shows(NPU, 2, 2)
     files(**{"default": CONFIG, "node-1": THREE})
     await shows(NPU, 3, 3)
@@ -118,4 +118,4 @@ async def test_no_file_at_the_start(files, start_agent):
     """Without a file for this node and a stored configuration, the start fails. The error lists the files."""
     files(other=CONFIG, another=CONFIG)
     with pytest.raises(ConfigError, match=r"no file for node node-1: .*; there are another.yaml, other.yaml"):
-        await start_agent(CONFIG, files=(files.mount,))
+        await start_agent(CONFIG, config_files=(files.mount,))

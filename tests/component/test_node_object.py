@@ -113,7 +113,7 @@ async def test_an_agent_follows_its_nodes_label_at_once(api_server, account, sta
     for name in ("a100", "default"):
         (files / f"{name}.yaml").write_text(FILE.format(name=name))
     await api_server.add("nodes", {"metadata": {"name": "node-1"}})
-    await start_agent("", files=(files,), api_server=account)
+    await start_agent("", config_files=(files,), api_server=account)
     await shows("example.com/default", 1)
     await api_server.until(lambda: api_server.watching)
     await api_server.edit("nodes", "node-1", labelled("a100"))

@@ -97,7 +97,7 @@ async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, dir
     publish("..2026_1", TWO)
     file = mount / "vdev.yaml"
     file.symlink_to("..data/vdev.yaml")
-    await start_agent(TWO, files=(file,))
+    await start_agent(TWO, config_files=(file,))
     await shows(NPU, 2, 2)
     publish("..2026_2", THREE)
     await shows(NPU, 3, 3)

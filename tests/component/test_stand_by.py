@@ -71,9 +71,9 @@ async def test_a_standby_agent_is_ready_and_reports_its_role(kubelet, start_agen
 
 async def test_a_second_agent_with_a_bad_file_ends(kubelet, start_agent, stand_by, shows):
     """Without a stored configuration, its pod never becomes ready, so the update stops. The first agent goes on."""
-    first = await start_agent(config(), state_dir=None)
+    first = await start_agent(config(), no_state=True)
     with pytest.raises(ConfigError, match="virtuell"):
-        await stand_by(BAD, state_dir=None)
+        await stand_by(BAD, no_state=True)
     await shows(NPU, 2, 2)
     assert not status.not_ready(first.agent)
 

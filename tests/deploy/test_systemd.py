@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vdev.cli.options import OPTIONS, Settings
+from vdev.agent.options import Options
+from vdev.cli.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "vdev.service"
@@ -78,7 +79,7 @@ def test_it_starts_before_every_kubelet():
 
 def test_default_directories_are_writable():
     """Files that containers use stay when the service stops."""
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
+    defaults = {name: field.default for name, field in Options.model_fields.items()}
     at_run = {Path("/run", name) for name in words("RuntimeDirectory")}
     assert {Path("/run/vdev"), Path("/run/cdi")} == at_run
     for name in ("cdi_dir", "device_dir"):

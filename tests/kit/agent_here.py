@@ -2,12 +2,11 @@
 
 import argparse
 import asyncio
-from dataclasses import replace
 
 from tests.kit import quick
 from vdev.agent.agent import Agent
 from vdev.aio.clock import LeapClock
-from vdev.cli import options, run
+from vdev.cli import options
 from vdev.intervals import Intervals
 from vdev.sim.scenarios.scenario import ScenarioError
 
@@ -20,9 +19,9 @@ class AgentHere:
     def __init__(self, flags):
         parser = argparse.ArgumentParser()
         options.add_all(parser)
-        chosen = run.agent_options(options.read(parser.parse_args(flags), {}))
-        intervals = quick.INTERVALS | {"kubelet_grace": GRACE}
-        self._options = replace(chosen, intervals=Intervals(**intervals), clock=LeapClock())
+        intervals = Intervals(**quick.INTERVALS | {"kubelet_grace": GRACE})
+        chosen = options.read(parser.parse_args(flags), {})
+        self._options = chosen.model_copy(update={"intervals": intervals, "clock": LeapClock()})
         self._agent = self._task = None
 
     @classmethod

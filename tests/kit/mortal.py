@@ -65,12 +65,11 @@ class Fuse:
 
 
 def _main(fuse, *arguments):
-    import vdev.agent.options
     from tests.kit import quick
     from vdev import cli
+    from vdev.cli import options
     from vdev.intervals import Intervals
 
-    options = vdev.agent.options
     options.Options = functools.partial(options.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS))
     Fuse(fuse).burn()
     return cli.main(["run", *arguments])

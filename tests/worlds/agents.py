@@ -1,14 +1,12 @@
 """The agents of a world's node, as a DaemonSet runs them: one process at a time, and two during an update."""
 
 import contextvars
-import functools
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.worlds.node_model import inspect_marked
 from tests.worlds.virtual_time import Process, WorldClock
-from vdev import config
 from vdev.agent.agent import Agent
 from vdev.agent.applier import Applier
 from vdev.agent.options import Options
@@ -123,23 +121,25 @@ class Agents:
     def _made(self, process: Process, seen: _Seen) -> Agent:
         world = self._world
         options = Options(
-            node="node-1",
-            files=(world.model.file,),
-            load=functools.partial(config.load, overrides={}),
-            plugin_dir=world.kubelet.device_plugin_dir,
+            node_name="node-1",
+            config_files=[str(world.model.file)],
             kubelet_socket=world.kubelet.socket,
-            pod_resources_socket=world.kubelet.pod_resources_socket,
             cdi_dir=world.root / "cdi",
-            api_server=world.cluster.address if world.cluster else None,
-            host=HostRoot(world.root / "host", inspect=inspect_marked),
             device_dir=world.root / "devices",
-            smi_dir=world.root / "smi",
             state_dir=world.root / "state",
-            boot_id="boot",
             clock=WorldClock(world.loop),
             exit=lambda _code: world.loop.call_soon(self.dead, process, context=contextvars.Context()),
         )
-        return Agent(options, appliers=[seen])
+        derived = {
+            "plugin_dir": world.kubelet.device_plugin_dir,
+            "pod_resources_socket": world.kubelet.pod_resources_socket,
+            "api_server": world.cluster.address if world.cluster else None,
+            "host": HostRoot(world.root / "host", inspect=inspect_marked),
+            "smi_dir": world.root / "smi",
+            "boot_id": "boot",
+            "run_dir": None,
+        }
+        return Agent(options.model_copy(update=derived), appliers=[seen])
 
     def _ended(self, life: Life, done: Any) -> None:
         if life.ended:

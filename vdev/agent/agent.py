@@ -69,7 +69,7 @@ class Agent:
         self.pending = PendingWork(clock)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
+        self.link = KubeletSocket(options.registration_socket, options.plugin_dir, is_ours=self.lock.is_ours)
         self.state = StateFile(self)
         self.placeholders = Placeholders(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
@@ -77,7 +77,7 @@ class Agent:
             self.metrics,
             handed_over=self.handovers.granted,
             pre_start=self.handovers.pre_start,
-            allocate_deadline=options.allocate_deadline,
+            allocate_deadline=5.0,
             on_granted=lambda keys: self.holders.note_allocated(keys),
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
@@ -88,7 +88,7 @@ class Agent:
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
         self.holders = PodHolders(options, self.link, self.requests, self.lists, self.faults.engine)
-        self.kernel_log = KernelLog(options.node, options.host, clock)
+        self.kernel_log = KernelLog(options.node_name, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, self.retrier, on_change=self.pending.add)
         self.tools = self.telemetry.tools
@@ -193,7 +193,7 @@ class Agent:
         if self.options.http_address:
             from ..observe import http  # it imports a web server
 
-            hosts = (self.options.node, platform.node(), *self.options.http_hosts)
+            hosts = (self.options.node_name, platform.node(), *self.options.http_hosts)
             serve = functools.partial(http.serve, self.options.http_address, http_application(self), hosts=hosts)
             serving = self.retrier.supervise("serving HTTP", serve)
             await stack.enter_async_context(in_background(serving, name="http"))

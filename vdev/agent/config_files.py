@@ -42,8 +42,8 @@ class FileChooser:
 
     def __init__(self, options: Options, node: NodeObject, state: StateFile, *, reload: Callable[[], None]) -> None:
         self.chosen: tuple[Choice, ...] = ()
-        self._given = options.files
-        self._node = options.node
+        self._given = options.config_files
+        self._node = options.node_name
         self._object = node
         self._state = state
         self._reload = reload
@@ -145,7 +145,7 @@ class ConfigSource:
     async def find_directories(self) -> None:
         """Set `directories` by the links that lead to the files now."""
         chosen = (each.file for each in self.chooser.chosen)
-        files = {*self._options.files, *chosen, *self._files}
+        files = {*self._options.config_files, *chosen, *self._files}
         self.directories = await asyncio.to_thread(directories, files)
 
     async def read_first(self) -> Loaded:

@@ -43,9 +43,9 @@ class FaultControl:
     """The faults of one agent; `wake` asks for a reconciliation."""
 
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
-        self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
+        self.engine = Engine(options.node_name, options.clock, metrics, on_change=wake)
         self.spec = Spec()
-        self._node = options.node
+        self._node = options.node_name
         self.store = RuleStore(
             lambda: {self._node: self.engine},
             options.clock,

@@ -33,7 +33,7 @@ class NodeLayouts:
     def __init__(self, agent: "Agent") -> None:
         self.progresses: Progresses = {}
         self._agent = agent
-        self._node = agent.options.node
+        self._node = agent.options.node_name
         self._view = agent.node_api.object
         self._intervals, self._clock = agent.options.timing
         self._follows = False

@@ -156,7 +156,7 @@ class NodeApi:
 
     def __init__(self, agent: "Agent") -> None:
         options = agent.options
-        node, timing, server = options.node, options.timing, options.api_server
+        node, timing, server = options.node_name, options.timing, options.api_server
         fault = functools.partial(injected, agent.faults.engine.on_api)
         self.api = Api(server, timing=timing, fault=fault)
         self.object = NodeObject(node, self.api, timing=timing, on_heard=agent.retrier.retry_now)

@@ -140,7 +140,7 @@ class Reconciler:
         observed = ObservedState(
             spec=self._in_force(self.spec),
             layouts=self._agent.layouts.progresses,
-            node=self._agent.options.node,
+            node=self._agent.options.node_name,
             machine=self._machine or Machine(),
             found=self.scan.devices if self._machine else {},
             inventory=self.base,
@@ -277,7 +277,7 @@ class Reconciler:
                 await self.reload()  # these devices may have been the reason for the refusal
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self._in_force(spec), self._agent.options.node, scan.devices)
+        return arrange(self._in_force(spec), self._agent.options.node_name, scan.devices)
 
     def _in_force(self, spec: Spec) -> Spec:
         """The configuration with the layouts that labels of the node choose."""
@@ -294,10 +294,10 @@ class Reconciler:
         self._agent.faults.adopt(loaded.spec, base)
         self._count_losses(scan)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        if loaded.spec.entries and not loaded.spec.on_node(self._agent.options.node):
+        if loaded.spec.entries and not loaded.spec.on_node(self._agent.options.node_name):
             wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
-            log.info("no entry is for this node", node=self._agent.options.node, onNodes=wanted, hint=hint)
+            log.info("no entry is for this node", node=self._agent.options.node_name, onNodes=wanted, hint=hint)
         self._log_problems()
 
     def _count_losses(self, scan: Scan) -> None:

@@ -79,7 +79,7 @@ class Scanner:
 
     async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
-        entries = {entry.name: entry for entry in spec.on_node(self._options.node)}
+        entries = {entry.name: entry for entry in spec.on_node(self._options.node_name)}
         found: dict[str, discovery.Found] = {}
         for name, entry in entries.items():
             found[name] = before.found.get(name) or discovery.Found()
@@ -96,7 +96,7 @@ class Scanner:
             discovery.discover,
             entry,
             options.host,
-            node=options.node,
+            node=options.node_name,
             numbering=self._numberings[entry.name],
             device_dir=str(options.device_dir),
             smi_dir=str(options.smi_dir),

@@ -157,11 +157,11 @@ class StateFile(Applier):
         options, plugin_dir = agent.options, str(agent.options.plugin_dir)
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
         suffix = hashlib.sha256(os.fsencode(plugin_dir)).hexdigest()[:8]
-        self.path = options.state_dir / f"state-{suffix}.json" if options.state_dir else None
+        self.path = None if options.no_state else options.state_dir / f"state-{suffix}.json"
         self._agent = agent
-        self._given = tuple(str(path.absolute()) for path in options.files)
+        self._given = tuple(str(path.absolute()) for path in options.config_files)
         self._intervals, self._clock = options.timing
-        self._state = State(version=VERSION, node=options.node, plugin_dir=plugin_dir, boot=options.boot_id)
+        self._state = State(version=VERSION, node=options.node_name, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
         self._listed_from: object = None  # the lists that the state has
         self._writing = threading.Lock()  # held by the thread that writes

@@ -20,7 +20,7 @@ def status(agent: "Agent") -> dict[str, Any]:
     reload = agent.config.status
     return {
         "version": __version__,
-        "node": agent.options.node,
+        "node": agent.options.node_name,
         "startedAt": agent.started_at,
         "ready": not (missing := not_ready(agent)),
         "notReady": missing,

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..agent.options import Group
 from ..errors import UsageError, VdevError
 from ..model.problem import Place, Problem
 from . import options
@@ -111,7 +112,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options that change what is advertised, for commands without a kubelet."""
-    options.add_all(parser, (options.Group.PLUGIN, options.Group.PRESETS, options.Group.UNUSED))
+    options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
 
 
 def show(args: argparse.Namespace, document: object, lines: Iterable[str]) -> None:

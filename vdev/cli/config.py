@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
     files = file_choice.files_of_node(args.files, chosen.node_name)
-    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = chosen.load(files)
     values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins()]
     document = {"fingerprint": loaded.fingerprint, "values": values}
     common.show(args, document, config.render(loaded.origins()).splitlines())

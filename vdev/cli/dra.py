@@ -11,7 +11,6 @@ from pathlib import Path
 import yaml
 
 from ..api_server import ApiServerAddress, needed_server
-from ..config import load
 from ..dra.device_classes import DeviceClass, device_classes
 from ..kube.api import Api
 from ..kube.objects import DEVICE_CLASSES
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
-    loaded = load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = chosen.load(args.files)
     classes, problems = device_classes(loaded.spec, extended=args.extended_resources)
     common.complain(problems)
     if not classes:

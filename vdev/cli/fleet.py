@@ -10,9 +10,10 @@ from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import config
+from ..agent.options import Options
 from ..aio.tasks import in_background
 from ..api_server import needed_server
+from ..config import Loaded
 from ..errors import ConfigError, UsageError
 from ..model import names
 from ..model.fleet import NO_FLEET
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="vdev-fleet",
         help="name of this fleet, if a cluster has several; each has its own Nodes [default: vdev-fleet]",
     )
-    options.add(parser, "kubeconfig", "context", "http_address", "http_hosts", "run_dir", "enable_fault_injection")
+    options.add(parser, "kubeconfig", "context", "http_address", "http_hosts", "run_dir", "fault_injection")
     options.add(parser, "log_level", "log_format")
     common.add_output(parser)
     common.add_flags(parser)
@@ -75,20 +76,20 @@ def run(args: argparse.Namespace) -> int:
         print(dry_run.text(loaded.spec, scope, as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    from ..fleet.controller import Fleet, Options
+    from ..fleet import controller
     from ..kube.api import Api
     from ..kube.errors import Unconfigured
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
 
-    fleet_options = Options(
+    fleet_options = controller.Options(
         files=tuple(args.files),
         load=load,
         selector=selector,
         name=args.name,
         run_dir=chosen.run_dir,
-        fault_injection=chosen.enable_fault_injection,
+        fault_injection=chosen.fault_injection,
     )
 
     telemetry = loaded.spec.telemetry
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
                 await api.connect()
             except Unconfigured as wrong:
                 raise UsageError(str(wrong)) from wrong
-            fleet = Fleet(fleet_options, loaded, api)
+            fleet = controller.Fleet(fleet_options, loaded, api)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -114,16 +115,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load(files: Sequence[Path], chosen: options.Settings) -> config.Loaded:
+def _load(files: Sequence[Path], chosen: Options) -> Loaded:
     """Read the files. Raises ConfigError also without a section `fleet`, which would delete all Nodes of the fleet."""
-    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = chosen.load(files)
     if loaded.spec.fleet is NO_FLEET:
         hint = "give fleet.nodes, see docs/fleet.md; [] for none"
         raise ConfigError((error(str(files[0]), "there is no section fleet, which lists the nodes", hint),))
     return loaded
 
 
-def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
+def _sides(fleet: "Fleet", chosen: Options, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
     """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return

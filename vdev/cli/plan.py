@@ -1,7 +1,6 @@
 """`vdev plan`: previews the devices that a node would advertise, with reasons, and the changes of a reload."""
 
 import argparse
-import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import config, discovery, file_choice
+from .. import discovery, file_choice
+from ..agent.options import Options
 from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
 from ..errors import ConfigError
-from ..hostfs import HostRoot
 from ..hostfs.root import machine_type
 from ..model import telemetry
 from ..model.device import EMPTY as NOTHING
@@ -112,20 +111,19 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     options.add(parser, node_name=node, host_root=root)
 
 
-def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: Mapping[str, str] = NOTHING) -> Preview:
+def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[str, str] = NOTHING) -> Preview:
     """Load the files and plan for the node of the options. If the files have errors, these are reported, and the rest
     is used.
 
     `node_labels` are labels of the Node that select layouts and files.
     """
-    node, host = chosen.node_name, HostRoot(chosen.host_root)
+    node, host = chosen.node_name, chosen.host
     files = file_choice.files_of_node([Path(each) for each in paths], node, node_labels)
-    load = functools.partial(config.load, files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     try:
-        loaded = load()
+        loaded = chosen.load(files)
     except ConfigError as bad:
         try:
-            loaded = load(partial=True)
+            loaded = chosen.load(files, partial=True)
         except ConfigError:
             return Preview(desired_state(ObservedState(node=node)), files, {}, bad.problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import config
+from ..agent.options import Group
 from ..model.geometry import Geometry, Profile, most_of
 from ..model.quantity import written
 from . import common, options
@@ -26,7 +27,7 @@ A configuration that uses one:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the preset to show in full; default: a list of all")
-    options.add_all(parser, (options.Group.PRESETS,))
+    options.add_all(parser, (Group.PRESETS,))
     common.add_output(parser)
 
 

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or record what "
             "sysfs shows alone with --hardware"
         )
-    hardware = pieces(HostRoot(chosen.host_root))
+    hardware = pieces(chosen.host)
     salt = (args.salt or secrets.token_hex(16)) if args.anonymize else ""
     draft = Recording(hardware, salt).of(chosen.node_name, devices or (), args.domain if args.hardware else "")
     text = draft.text

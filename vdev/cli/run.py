@@ -3,19 +3,14 @@
 import argparse
 import asyncio
 import contextlib
-import functools
 import gc
 import os
 import resource
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ..errors import UsageError
 from . import options
-
-if TYPE_CHECKING:
-    from ..agent.options import Options
-
 
 MOST_FILES = 65536
 """More than vdev ever needs. The limit of a container may be a billion. Programs of probes and actions inherit it, and
@@ -53,10 +48,9 @@ def run(args: argparse.Namespace) -> int:
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
-    made = agent_options(chosen)
 
     async def main() -> None:
-        _leave(await Agent(made).run())
+        _leave(await Agent(chosen).run())
 
     # A full garbage collection takes 50 ms with the objects of the imported modules, and it may fall into an edit.
     gc.freeze()
@@ -71,39 +65,6 @@ def raise_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):  # if not permitted, the old limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def agent_options(chosen: options.Settings) -> "Options":
-    from .. import config  # as above
-    from ..agent import service_manager
-    from ..agent.options import Options
-    from ..api_server import find_server
-    from ..hostfs import HostRoot
-    from ..hostfs.root import boot_id
-
-    return Options(
-        node=chosen.node_name,
-        files=chosen.config_files,
-        load=functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs),
-        plugin_dir=chosen.plugin_dir,
-        kubelet_socket=chosen.registration_socket,
-        pod_resources_socket=chosen.pod_resources_socket,
-        cdi_dir=chosen.cdi_dir,
-        device_dir=chosen.device_dir.absolute(),  # the runtime mounts from it
-        smi_dir=chosen.state_dir.absolute() / "smi" / chosen.node_name,  # the same
-        host=HostRoot(chosen.host_root),
-        run_dir=chosen.run_dir,
-        state_dir=None if chosen.no_state else chosen.state_dir,
-        api_server=find_server(kubeconfig=chosen.kubeconfig, context=chosen.context),
-        features_dir=chosen.features_dir,
-        service_manager=service_manager.from_environment(os.environ),
-        boot_wait=chosen.boot_wait,
-        boot_id=boot_id(),
-        http_address=chosen.http_address,
-        http_hosts=chosen.http_hosts,
-        fault_injection=chosen.enable_fault_injection,
-        fault_dir=chosen.fault_dir,
-    )
 
 
 def _leave(code: int) -> NoReturn:

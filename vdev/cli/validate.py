@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import config, file_choice, importers
+from ..agent.options import Options
 from ..errors import ConfigError
 from ..model.device import problem_document
 from ..model.problem import Problem, counted, error
@@ -57,9 +58,9 @@ def _lines(found: Mapping[tuple[Path, ...], Sequence[Problem]]) -> Iterator[str]
             yield f"{', '.join(map(str, files))}: valid{warnings}"
 
 
-def _problems(files: Sequence[Path], chosen: options.Settings) -> tuple[Problem, ...]:
+def _problems(files: Sequence[Path], chosen: Options) -> tuple[Problem, ...]:
     try:
-        loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+        loaded = chosen.load(files)
     except ConfigError as bad:
         return (*_of_other_plugins(files), *bad.problems)
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

@@ -51,7 +51,7 @@ class DraDrivers(Applier):
         self._following = Informer(
             agent.node_api.api,
             RESOURCE_SLICES,
-            fields=f"spec.nodeName={agent.options.node}",
+            fields=f"spec.nodeName={agent.options.node_name}",
             keep=lambda document: document,
             on_change=lambda _old, _new: self.slices.look(),
         )
@@ -99,7 +99,7 @@ class DraDrivers(Applier):
         )
         driver = self._drivers[name] = DraDriver(
             places,
-            node=options.node,
+            node=options.node_name,
             api=agent.node_api.api,
             on_change=agent.on_claims,
             renew=agent.placeholders.renew,

@@ -107,7 +107,7 @@ class Telemetry(Applier):
         self._retrier = retrier
         self._on_change = on_change
         self._api = api
-        self._sensors = Sensors(options.node)
+        self._sensors = Sensors(options.node_name)
         self._section = _OFF
         self._section_changed = asyncio.Event()
         self._pods: Informer[Range | Problem] | None = None
@@ -130,7 +130,7 @@ class Telemetry(Applier):
 
     def page(self) -> str:
         """The metrics for Prometheus. Blocks."""
-        return page([(self._options.node, self.measured())], self._section.hostname_label)
+        return page([(self._options.node_name, self.measured())], self._section.hostname_label)
 
     def for_page(self) -> dict[str, Any]:
         """The values of each device that the status page shows, by id. Blocks."""
@@ -142,7 +142,7 @@ class Telemetry(Applier):
         found = await asyncio.to_thread(self.measured)
         return {
             "on": self._section is not _OFF,
-            "node": self._options.node,
+            "node": self._options.node_name,
             "at": self._clock.wall(),
             "devices": [_document(each) for each in found],
         }
@@ -166,7 +166,7 @@ class Telemetry(Applier):
     async def _serve(self, address: str) -> None:
         """Serve metrics at this address."""
         http = await asyncio.to_thread(importlib.import_module, "vdev.observe.http")  # slow: it imports the web server
-        app, hosts = http.exporter(self.page), (self._options.node, platform.node(), *self._options.http_hosts)
+        app, hosts = http.exporter(self.page), (self._options.node_name, platform.node(), *self._options.http_hosts)
         serve = functools.partial(
             http.serve, address, app, what="metrics of devices", option="telemetry.address", hosts=hosts
         )
@@ -180,7 +180,7 @@ class Telemetry(Applier):
         self._pods = Informer(
             self._api,
             PODS,
-            fields=f"spec.nodeName={self._options.node}",
+            fields=f"spec.nodeName={self._options.node_name}",
             keep=annotated_load,
             on_change=see,
             on_look=self._on_change,

@@ -11,14 +11,13 @@ import asyncio, json, sys
 from pathlib import Path
 from vdev.agent.agent import Agent
 from vdev.cli import options, parsed
-from vdev.cli import run
 from vdev.sim import Kubelet
 
 async def main(root):
     flags = ["--config-file", f"{root}/vdev.yaml", "--kubelet-dir", f"{root}/k", "--cdi-dir", f"{root}/cdi"]
     flags += ["--run-dir", f"{root}/run", "--state-dir", f"{root}/state", "--host-root", f"{root}/h"]
     flags += ["--features-dir", f"{root}/features", "--node-name", "n"]
-    agent = Agent(run.agent_options(options.read(parsed(["run", *flags]), {})))
+    agent = Agent(options.read(parsed(["run", *flags]), {}))
     async with Kubelet(Path(root) / "k") as kubelet, asyncio.TaskGroup() as group:
         task = group.create_task(agent.run())
         is_up = lambda: agent.pending.is_done.is_set() and kubelet.listed().get("acme.dev/npu")

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from vdev import cli, config
+from vdev.agent.options import Group, Options
 from vdev.cli import options
-from vdev.cli.options import Group, Settings
 from vdev.errors import UsageError
 
 
-def chosen(*arguments: str, **environ: str) -> Settings:
-    """The settings of `vdev run` with these arguments and variables."""
+def chosen(*arguments: str, **environ: str) -> Options:
+    """The options of `vdev run` with these arguments and variables."""
     return options.read(cli.parsed(["run", *arguments]), environ)
 
 
@@ -121,11 +121,11 @@ def test_a_boolean_takes_only_true_and_false() -> None:
 
 def test_all_errors_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
+        chosen("--mig-strategy=singel", "--log-level=loud", VDEV_BOOT_WAIT="soon")
     assert [
         "flag --mig-strategy: flags.migStrategy: the string 'singel' is not allowed here; did you mean 'single'? "
         "expected none, single or mixed",
-        "env NODE_NAME: 'a\\nb' cannot be the name of a node",
+        "env VDEV_BOOT_WAIT: 'soon' is not a number of seconds; expected one such as 30, 30s or 0",
         "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
     ] == str(caught.value).splitlines()
 
