@@ -42,7 +42,7 @@ FOUND = {
         "kubelet-restart",
         r"acme.dev/widget: capacity: expected 2 as remembered, seen 0; "
         r"acme.dev/widget: allocatable: expected 2 as remembered, seen 0; "
-        "acme.dev/widget has not registered since the kubelet started again: watch kubelet.sock\n",
+        "acme.dev/widget is not connected; when the kubelet starts, it must register again\n",
     ),
     "stale": (
         "kubelet-restart",

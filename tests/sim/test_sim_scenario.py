@@ -203,7 +203,6 @@ WRONG_EXPECTATIONS = [
     ({"pods": {"a": {"containers": {"m": {"envs": {}}}}}}, "unknown key 'envs'"),
     ({"findings": "some"}, "expected none"),
     ({"findings": ["numa-negativ"]}, "findings: .*did you mean 'numa-negative'"),
-    ({"registrations": {NPU: "remembered"}}, "only numbers of the node are remembered"),
     ({"stays": "long"}, "stays: Input should be a valid number"),
     ({"unhealthy": {NPU: "d1"}}, "unhealthy.acme.dev/npu: Input should be a valid dictionary"),
 ]
@@ -277,6 +276,8 @@ async def test_nothing_remembered(driver):
     """`remembered` without `remember` is an error."""
     with pytest.raises(ScenarioError, match=r"npu: capacity: nothing is remembered; put `remember:` before"):
         await play(scenario({"expect": {"node": {NPU: "remembered"}}}), driver)
+    with pytest.raises(ScenarioError, match="npu: registrations: nothing is remembered"):
+        await play(scenario({"expect": {"registrations": {NPU: "remembered"}}}), driver)
     pods = {"one": {"phase": "Running", "containers": {"main": {"devices": "remembered"}}}}
     with pytest.raises(ScenarioError, match="pod one: main: devices: nothing is remembered"):
         await play(scenario({"createPod": "one"}, {"expect": {"pods": pods}}, pods=ONE), driver)

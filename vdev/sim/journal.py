@@ -41,10 +41,9 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """Registration counters by resource."""
+    """The kubelet's counters."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
-    watched: Counter[str] = field(default_factory=Counter)  # through plugins_registry; no counter in the kubelet
 
 
 class Journal:

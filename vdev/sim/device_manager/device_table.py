@@ -39,7 +39,6 @@ class Capacity:
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    removed: frozenset[str] = frozenset()  # resources that disappear because their plugin's grace period is over
 
 
 @dataclass(slots=True)
@@ -136,8 +135,8 @@ class DeviceTable:
             {r: len(self.healthy.get(r, ())) for r in known},
         )
 
-    def capacity(self, *, now: float) -> Capacity:
-        """Return the numbers for the node status. Drops resources whose plugin disconnected over five minutes ago."""
+    def expire(self, *, now: float) -> set[str]:
+        """Remove and return the resources whose plugin disconnected over five minutes ago."""
         removed = set()
         for resource in {**self.healthy, **self.unhealthy}:
             endpoint = self.endpoints.get(resource)
@@ -146,8 +145,7 @@ class DeviceTable:
                 self.endpoints.pop(resource, None)
                 self.healthy.pop(resource, None)
                 self.unhealthy.pop(resource, None)
-        view = self.view()
-        return Capacity(view.capacity, view.allocatable, frozenset(removed))
+        return removed
 
     def is_plugin_resource(self, resource: str) -> bool:
         """Whether the device manager handles the resource. It silently skips all others."""

@@ -168,7 +168,6 @@ class Registry(api_grpc.RegistrationServicer):
         """Connect to a plugin. `endpoint` is a full path. Raises RegistrationError."""
         await self._connect(name, _path(endpoint), endpoint=endpoint)
         self._watched.add((name, _path(endpoint)))
-        self._journal.metrics.watched[name] += 1
 
     async def deregister(self, name: str, endpoint: str) -> None:
         """Disconnect a plugin whose registration socket was removed."""

@@ -5,6 +5,7 @@ a running kubelet process, and `pod_workers` syncs its pods.
 """
 
 import asyncio
+import contextlib
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,6 @@ from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 
 _POLL_SECONDS = 0.01
-_MAY_FIT = ("pod", "podDeleted", "node")  # events after which a pending pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
@@ -75,10 +75,10 @@ class Kubelet:
         self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
         self.metrics = self.journal.metrics
-        self._remove_root: Callable[[], None] = lambda: None
+        self._open = contextlib.ExitStack()
         if root is None:
             temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
-            root, self._remove_root = temporary.name, temporary.cleanup
+            root = self._open.enter_context(temporary)
         paths = KubeletPaths(Path(root).absolute())
         self.root = paths.root  # for `vdev run --kubelet-dir`
         self.device_plugin_dir = paths.device_plugins  # contains the plugins' sockets and kubelet.sock
@@ -108,7 +108,7 @@ class Kubelet:
         self._sources: asyncio.Task[None] | None = None
         self._scheduler = PodScheduler(self._settings)
         self.objects.listen(self._scheduler.wake)
-        self.journal.listen(lambda entry: self._scheduler.wake() if entry.event in _MAY_FIT else None)
+        self.journal.listen(lambda _entry: self._scheduler.wake())
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -116,13 +116,13 @@ class Kubelet:
         try:
             await self.start()
         except BaseException:
-            self._remove_root()
+            self._open.close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-        self._remove_root()
+        self._open.close()
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
         """Start the kubelet: remove all sockets in its directory, read the checkpoint, and readmit the pods.

@@ -14,8 +14,6 @@ from pathlib import Path
 from ...errors import HostError, SocketError
 from ..lint import SUN_PATH_LIMIT
 
-_DIRECTORY_MODE = 0o750
-
 
 class KubeletPaths:
     """The kubelet's directories and sockets below its root."""
@@ -31,23 +29,25 @@ class KubeletPaths:
         """Return the path at which the server of a socket listens; see the module's docstring."""
         return self.root / ".sim" / public.parent.name
 
+    def create(self) -> None:
+        """Create the directories, with the kubelet's modes, and remove a killed kubelet's private sockets.
 
-def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:
-    """Create directories with the kubelet's modes. Raises HostError."""
-    for directory in directories:
-        try:
-            directory.mkdir(mode=mode, parents=True, exist_ok=True)
-        except OSError as error:
-            raise HostError(f"{directory}: cannot create the kubelet's directory: {error.strerror}") from error
-
-
-def check_path(path: Path) -> None:
-    """Raise SocketError if a socket's path is too long for Linux."""
-    if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
-        text = (
-            f"the path of the socket has {length} bytes, at most {SUN_PATH_LIMIT} are allowed; use a shorter directory"
-        )
-        raise SocketError(f"{path}: {text}")
+        Raises SocketError if a path is too long or another kubelet uses the directory, and HostError.
+        """
+        sockets = self.registration_socket, self.pod_resources_socket
+        for path in sockets:
+            if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
+                text = f"the path of the socket has {length} bytes, at most {SUN_PATH_LIMIT} are allowed"
+                raise SocketError(f"{path}: {text}; use a shorter directory")
+            refuse_live(path)
+        modes = {path.parent: 0o750 for path in (*sockets, *map(self.private, sockets))}
+        for directory, mode in {**modes, self.plugins_registry: 0o755}.items():
+            try:
+                directory.mkdir(mode=mode, parents=True, exist_ok=True)
+            except OSError as error:
+                raise HostError(f"{directory}: cannot create the kubelet's directory: {error.strerror}") from error
+        for path in map(self.private, sockets):
+            path.unlink(missing_ok=True)
 
 
 def refuse_live(path: Path) -> None:

@@ -1,9 +1,7 @@
 """A running kubelet process: its parts, its sockets and its checkpoint."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import grpc.aio
 
@@ -42,7 +40,8 @@ class KubeletProcess(Life):
     async def start(self) -> None:
         """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
         paths = self._paths
-        found, problem = await asyncio.to_thread(self._prepare)
+        found, problem = await asyncio.to_thread(device_checkpoint.read, paths.device_plugins)
+        await asyncio.to_thread(paths.create)
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
@@ -77,8 +76,11 @@ class KubeletProcess(Life):
 
     def tick(self) -> None:
         """Update the node status, and remove plugins whose grace period is over."""
-        if self.alive and self._status.update(self.table.capacity(now=self.clock.now())):
-            self.save()
+        if self.alive:
+            removed = self.table.expire(now=self.clock.now())
+            self._status.update(self.table.view(), removed=removed)
+            if removed:
+                self.save()
 
     def changed(self, pods: frozenset[str]) -> None:
         if self.alive:
@@ -86,21 +88,6 @@ class KubeletProcess(Life):
         if self.settings.status_on_change:
             self.tick()
         self.journal.changed()
-
-    def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
-        """Create the directories. Returns the checkpoint's data, or the error of reading it. Blocks."""
-        paths = self._paths
-        sockets = paths.registration_socket, paths.pod_resources_socket
-        for socket in sockets:
-            kubelet_directory.check_path(socket)
-            kubelet_directory.refuse_live(socket)
-        checkpoint = device_checkpoint.read(paths.device_plugins)
-        for socket in sockets:
-            private = paths.private(socket)
-            kubelet_directory.make_directories(socket.parent, private.parent)
-            private.unlink(missing_ok=True)  # left over if an earlier start was killed
-        kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        return checkpoint
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
         private = self._paths.private(public)

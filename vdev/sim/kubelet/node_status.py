@@ -29,11 +29,11 @@ class NodeStatus:
 
     def reset(self) -> None:
         """Set all plugin resources to zero, like a kubelet that starts without a checkpoint."""
-        self.update(Capacity({}, {}, frozenset(self.shown.capacity)))
+        self.update(Capacity({}, {}), removed=self.shown.capacity)
 
-    def update(self, seen: Capacity) -> bool:
-        """Take the device manager's numbers. Removed resources become zero. Returns whether there are any."""
-        zeros, before = dict.fromkeys(seen.removed, 0), self.shown
+    def update(self, seen: Capacity, *, removed: Iterable[str]) -> None:
+        """Take the device manager's numbers. Removed resources become zero."""
+        zeros, before = dict.fromkeys(removed, 0), self.shown
         self.shown = node = Capacity(
             {**before.capacity, **seen.capacity, **zeros}, {**before.allocatable, **seen.allocatable, **zeros}
         )
@@ -48,7 +48,6 @@ class NodeStatus:
                 rows.append(f"{resource}  capacity {count}, allocatable {free}{was}")
         if rows:
             self._journal.note("node", "node", "\n".join(rows), capacity=capacity, allocatable=allocatable)
-        return bool(seen.removed)
 
     def shortage(
         self, requested: Mapping[str, Fraction], others: Iterable[Mapping[str, Fraction]], *, held: Mapping[str, int]

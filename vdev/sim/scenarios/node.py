@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,6 @@ from ..api.server import ApiServer
 from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.device_table import Capacity
-from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet.kubelet_directory import KubeletPaths
@@ -37,6 +36,7 @@ from .scenario import RESOURCE, ObjectName, Requirement, ScenarioError
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
+_REGISTRATION_EVENTS = ("registered", "registrationFailed", "registrationWaits")
 _START_SECONDS = 30.0
 _END_SECONDS = 0.3  # the end of a connection is detected before the end of the plugin's process
 _TAIL = 1_000  # characters of a hook's output that an error shows
@@ -128,7 +128,7 @@ class EmbeddedNode:
         stack.push_async_callback(self.stop_plugin)
         if api is not None:
             NodeObjects(self.kubelet, api.objects).register()
-            await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
+            await asyncio.to_thread(Path(_words(self._places)["kubeconfig"]).write_text, api.kubeconfig())
 
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
@@ -298,11 +298,8 @@ class EmbeddedNode:
         return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
 
     async def registrations(self, resource: str) -> int | None:
-        """Return the number of registrations, or None if it is unknown.
-
-        It is the kubelet's counter plus the registrations through plugins_registry, which the kubelet does not count.
-        """
-        return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
+        """Return the number of successful registrations, or None if it is unknown."""
+        return len([each for each in self.kubelet.journal.of("registered") if each.fields["resource"] == resource])
 
     async def reasons(self) -> Mapping[tuple[str, str], str] | None:
         """Return the plugin's reasons for Unhealthy devices by resource and device id, or None if they are unknown."""
@@ -310,10 +307,17 @@ class EmbeddedNode:
 
     async def causes(self) -> list[str]:
         """Return possible reasons why an expectation is not true yet."""
-        registered = sorted({each.fields["resource"] for each in self.kubelet.journal.of("registered")})
-        others = f"the plugin has registered {', '.join(registered) or 'nothing'}"
-        unknown = [f"{each} is not registered; {others}" for each in self._options.resources if each not in registered]
-        return [*_missing_registrations(self.kubelet.journal.entries), *unknown]
+        entries = [each for each in self.kubelet.journal.entries if each.event in _REGISTRATION_EVENTS]
+        last = {each.fields["resource"]: each for each in entries}
+        found = []
+        for resource, entry in last.items():
+            if entry.event != "registered":
+                found.append(entry.text.partition(" ")[2].lstrip())  # without the subject
+            elif resource not in self.kubelet.listed():
+                found.append(f"{resource} is not connected; when the kubelet starts, it must register again")
+        registered = ", ".join(sorted(last)) or "nothing"
+        unknown = [each for each in self._options.resources if each not in last]
+        return found + [f"{each} is not registered; the plugin has registered {registered}" for each in unknown]
 
     # --- mistakes of the plugin ---------------------------------------------------------------------------------------
 
@@ -379,16 +383,10 @@ def split_command(command: str, words: Mapping[str, str]) -> list[str]:
 
 
 def _words(places: PluginPlaces) -> dict[str, str]:
-    plugins = KubeletPaths(places.kubelet_dir).device_plugins
-    paths = (
-        *(places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration),
-        _kubeconfig(places),
-    )
+    plugin_dir = KubeletPaths(places.kubelet_dir).device_plugins
+    kubeconfig = places.configuration.with_name("kubeconfig")
+    paths = (places.kubelet_dir, plugin_dir, places.cdi_dir, places.run_dir, places.configuration, kubeconfig)
     return dict(zip(PLACEHOLDERS, map(str, paths), strict=True))
-
-
-def _kubeconfig(places: PluginPlaces) -> Path:
-    return places.configuration.with_name("kubeconfig")
 
 
 def _forget_node(paths: KubeletPaths) -> None:
@@ -396,21 +394,3 @@ def _forget_node(paths: KubeletPaths) -> None:
     kubelet_directory.refuse_live(paths.registration_socket)
     device_checkpoint.read(paths.device_plugins)  # raises SocketError if a real kubelet wrote it
     (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
-
-
-def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
-    """Return messages about resources that are not registered with the current kubelet process."""
-    endpoints: dict[str, str] = {}  # of the last registration, by resource
-    missing: dict[str, str] = {}  # message by resource
-    for entry in entries:
-        resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
-        match entry.event:
-            case "kubelet" if entry.fields["what"] == "started":
-                text = "has not registered since the kubelet started again: watch kubelet.sock"
-                missing = {each: f"{each} {text}" for each, endpoint in endpoints.items() if "/" not in endpoint}
-            case "registered":
-                endpoints[resource] = endpoint
-                missing.pop(resource, None)
-            case "registrationFailed" | "registrationWaits":
-                missing[resource] = entry.text.partition(" ")[2].lstrip()  # without the subject
-    return list(missing.values())

@@ -5,7 +5,6 @@ import re
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree as ET
@@ -15,40 +14,34 @@ from ..journal import Entry
 from .scenario import ScenarioFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
-    """The result of a scenario, for the summary and the JUnit file."""
-
-    file: ScenarioFile
-    seconds: float
-    failure: str  # empty if it passed
-    history: Sequence[str]  # the last entries of the journal before the failure
-    remarks: Sequence[str]  # findings that do not fail it, and skipped checks
-    log: Path  # the plugin's output
-
-
 class ScenarioReport:
-    """Prints the events of a run as they occur, as text or JSON lines, and measures the time of steps."""
+    """Prints the events of a scenario as they occur, as text or JSON lines, and keeps its result.
 
-    def __init__(self, out: TextIO, *, as_json: bool) -> None:
+    `log` is the file with the plugin's output.
+    """
+
+    def __init__(self, file: ScenarioFile, log: Path, out: TextIO, *, as_json: bool) -> None:
+        self.file = file
+        self.log = log
+        self.seconds = 0.0
+        self.failure = ""  # empty if it passed
+        self.history: Sequence[str] = ()  # the last entries of the journal, which are shown with a failure
+        self.remarks: list[str] = []  # findings that do not fail it, and skipped checks
         self._out = out
         self._as_json = as_json
-
-    def begin(self, file: ScenarioFile) -> None:
-        """Report the start of a scenario on a new node."""
-        self._file, self._step = file, 1
+        self._step = 1
         self._begun = self._step_begun = time.monotonic()
         title, steps = file.scenario.title, len(file.scenario.steps)
         document = {"outcome": "began", "title": title, "file": str(file.path), "steps": steps}
         self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
 
     def entry(self, entry: Entry) -> None:
-        """Report an entry of the node's journal."""
+        """Report an entry of the node's journal, in JSON only."""
         self._print(None, entry.document)
 
     def step(self, failure: str = "") -> None:
         """Report the end of the current step. The next step begins."""
-        file, number, now = self._file, self._step, time.monotonic()
+        file, number, now = self.file, self._step, time.monotonic()
         seconds = now - self._step_begun
         line, text = file.lines[number - 1]
         place = f"✗ step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else "✓"
@@ -59,39 +52,30 @@ class ScenarioReport:
         )
         self._step, self._step_begun = number + 1, now
 
-    def end(self, *, failure: str, history: Sequence[str], remarks: Sequence[str], log: Path) -> ScenarioResult:
-        """Report the end of the scenario, and return its result."""
-        seconds = time.monotonic() - self._begun
-        rows = [f"  ! {remark}" for remark in remarks]
-        if failure:
-            rows.append(textwrap.indent(failure, "    "))
-            if history:
-                rows.append("    what happened last:")
-                rows += [textwrap.indent(row, "      ") for row in history]
-            rows.append(f"    the plugin's whole output: {log}")
-        document = {"outcome": "failed" if failure else "passed", "failure": failure}
-        self._print(
-            "\n".join([*rows, ""]),
-            {"event": "scenario", "scenario": self._file.name, **document, "seconds": seconds, "log": str(log)},
-        )
-        return ScenarioResult(
-            file=self._file, seconds=seconds, failure=failure, history=history, remarks=remarks, log=log
-        )
+    def end(self) -> None:
+        """Report the result of the scenario."""
+        self.seconds = time.monotonic() - self._begun
+        rows = [f"  ! {remark}" for remark in self.remarks]
+        if self.failure:
+            rows += [textwrap.indent(self.failure, "    "), "    what happened last:"]
+            rows += [textwrap.indent(row, "      ") for row in self.history]
+            rows.append(f"    the plugin's whole output: {self.log}")
+        outcome = "failed" if self.failure else "passed"
+        document = {"outcome": outcome, "failure": self.failure, "seconds": self.seconds, "log": str(self.log)}
+        self._print("\n".join([*rows, ""]), {"event": "scenario", "scenario": self.file.name, **document})
 
-    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
-        """Report the end of all scenarios."""
-        failed = [each.file.name for each in results if each.failure]
-        seconds = sum(each.seconds for each in results)
-        played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
-        self._print(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all passed")
-        for each in left_out:
-            self._print(f"not played: {each}")
-
-    def _print(self, text: str | None, document: dict[str, Any] | None = None) -> None:
-        """Print the text or the JSON document; None prints nothing."""
-        if (line := (document and json.dumps(document)) if self._as_json else text) is not None:
+    def _print(self, text: str | None, document: dict[str, Any]) -> None:
+        if (line := json.dumps(document) if self._as_json else text) is not None:
             self._out.write(f"{line}\n")
             self._out.flush()
+
+
+def summary(results: Sequence[ScenarioReport]) -> str:
+    """Return a line about all scenarios."""
+    failed = [each.file.name for each in results if each.failure]
+    seconds = sum(each.seconds for each in results)
+    played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
+    return f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all passed"
 
 
 _FORBIDDEN = re.compile(
@@ -100,7 +84,7 @@ _FORBIDDEN = re.compile(
 _LARGEST_OUTPUT = 100_000  # characters of a plugin's output
 
 
-def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
+def write_junit(path: Path, results: Sequence[ScenarioReport]) -> None:
     """Write the results in JUnit's format for CI systems, with one test case per scenario.
 
     Blocks. Raises HostError.

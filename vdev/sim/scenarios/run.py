@@ -15,7 +15,7 @@ from ...errors import HostError, UsageError, VdevError, reason_of
 from ..lint import twice
 from .node import PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
-from .report import ScenarioReport, ScenarioResult, write_junit
+from .report import ScenarioReport, summary, write_junit
 from .scenario import ANY, ScenarioError, ScenarioFile, built_in, find
 
 _HISTORY = 15  # journal entries shown with a failure
@@ -39,22 +39,26 @@ async def run(
     Raises UsageError before it starts anything, and HostError for files.
     """
     chosen = await asyncio.to_thread(_choose, node, names)
-    report = ScenarioReport(out, as_json=as_json)
     directory = await asyncio.to_thread(_make_logs, logs, chosen)
-    results: list[ScenarioResult] = []
+    results: list[ScenarioReport] = []
     if junit is not None:
         await asyncio.to_thread(write_junit, junit, results)  # fail early if it is not writable
     try:
         with _ended_by_sigterm():
             for each in chosen:
-                results.append(await _play(each, node, directory / f"{each.name}.log", report))  # noqa: PERF401
+                report = ScenarioReport(each, directory / f"{each.name}.log", out, as_json=as_json)
+                await _play(node, report)
+                results.append(report)
     finally:
         # An interrupted run also writes its results.
         if junit is not None:
             await asyncio.to_thread(write_junit, junit, results)
         if logs is None and not any(each.failure for each in results):
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-    report.summary(results, [] if names else _left_out(node))
+    if not as_json:
+        left_out = [] if names else [each for each in built_in() if not each.is_dra and not _suits(each, node)]
+        rows = [f"not played: {each.name}, which needs {_flags(each.hooks)}" for each in left_out]
+        out.write("\n".join([summary(results), *rows, ""]))
     return 1 if any(each.failure for each in results) else 0
 
 
@@ -97,15 +101,6 @@ def _suits(file: ScenarioFile, node: NodeOptions) -> bool:
     return not file.is_dra and set(file.hooks) <= node.hooks.keys()
 
 
-def _left_out(node: NodeOptions) -> list[str]:
-    """Return messages about built-in scenarios that do not run because a hook is missing. Blocks."""
-    return [
-        f"{each.name}, which needs {_flags(each.hooks)}"
-        for each in built_in()
-        if not each.is_dra and not _suits(each, node)
-    ]
-
-
 def _flags(hooks: Iterable[str]) -> str:
     return " and ".join(f"--hook {name}=COMMAND" for name in hooks)
 
@@ -126,31 +121,29 @@ def _problem(file: ScenarioFile, node: NodeOptions) -> str:
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
-async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
-    report.begin(chosen)
-    node = EmbeddedNode(options, log)
-    failure, happened = "", []
+async def _play(options: NodeOptions, report: ScenarioReport) -> None:
+    scenario, node = report.file.scenario, EmbeddedNode(options, report.log)
     try:
         async with node:
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
             try:
-                await play(chosen.scenario, node, patience=options.timeout, done=report.step)
+                await play(scenario, node, patience=options.timeout, done=report.step)
             except ScenarioError as failed:
                 of_step = failed.__cause__  # without the step's number, which is already reported
-                failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
-            happened = node.kubelet.journal.history(_HISTORY)
+                report.failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
+            report.history = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # the plugin did not stop correctly
-        failure = failure or str(failed)
+        report.failure = report.failure or str(failed)
     findings = node.kubelet.findings
-    if not failure:
-        failure = "; ".join(str(each) for each in findings if node.counts(each))  # findings while the plugin stopped
-    remarks = [str(each) for each in findings if not node.counts(each)]
-    if not node.sees_slices and any(ANY in each.slices.values() for each in chosen.scenario.expectations):
+    if not report.failure:  # a finding while the plugin stopped
+        report.failure = "; ".join(str(each) for each in findings if node.counts(each))
+    if not node.sees_slices and any(ANY in each.slices.values() for each in scenario.expectations):
         text = "no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"
-        remarks.insert(0, text)
-    return report.end(failure=failure, history=happened if failure else (), remarks=remarks, log=log)
+        report.remarks.append(text)
+    report.remarks += [str(each) for each in findings if not node.counts(each)]
+    report.end()
 
 
 def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:

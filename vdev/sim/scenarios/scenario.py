@@ -51,13 +51,6 @@ def _number(value: Any) -> Any:
     raise ValueError("expected a number or remembered, or one of them in {atLeast: …} or {lessThan: …}")
 
 
-def _count(value: Any) -> Any:
-    """Check for a number, or a comparison with a number."""
-    if REMEMBERED in (value.values() if isinstance(value, Mapping) else [value]):
-        raise ValueError("only numbers of the node are remembered")
-    return _number(value)
-
-
 def _both(value: Any) -> Any:
     """Expand `remembered` to both numbers of a resource."""
     return {"capacity": REMEMBERED, "allocatable": REMEMBERED} if value == REMEMBERED else value
@@ -139,12 +132,12 @@ class Expect(_Form):
 
     node: dict[str, Annotated[NodeNumbers, BeforeValidator(_both)]] = {}
     pods: dict[str, PodExpectation | None] = {}  # None: the pod must not exist
-    registrations: dict[str, Annotated[Any, AfterValidator(_count)]] = {}
+    registrations: dict[str, Annotated[Any, AfterValidator(_number)]] = {}
     unhealthy: dict[str, dict[str, Any]] = {}  # reasons of Unhealthy devices by resource and device id
     findings: Annotated[Any, AfterValidator(_codes)] = None  # codes of forbidden warnings; None allows all
     slices: dict[str, list[str] | Literal["any"] | None] = {}  # devices by driver; None: it must have no slice
     claims: dict[str, list[Any] | None] = {}  # allocated devices by name; None: no such claim
-    drivers: dict[str, Annotated[Any, AfterValidator(_count)]] = {}  # the number of connected instances
+    drivers: dict[str, Annotated[Any, AfterValidator(_number)]] = {}  # the number of connected instances
     stays: float = Field(default=0, ge=0)
 
     @property
