@@ -203,11 +203,6 @@ class ClusterDriver:
         await self.kubectl("delete", "namespace", self.namespace, "--wait=true", patience=PATIENCE)
 
     @property
-    def unsupported(self) -> dict[str, str]:
-        """By step, what this node lacks for it."""
-        return {step: need for step, need in _NEEDS.items() if need not in self.capabilities}
-
-    @property
     def _everywhere(self) -> tuple[str, ...]:
         """The cluster-scoped kinds of which the tests may create objects."""
         return () if self.no_claims else leftovers.EVERYWHERE
@@ -248,7 +243,7 @@ class ClusterDriver:
 
     def unplayable(self, scenario: Scenario) -> str:
         """Why a scenario cannot be played here; empty if it can."""
-        stops = any(step.name in ("crashKubelet", "startKubelet") for step in scenario.steps)
+        stops = any(step.name in ("crash_kubelet", "start_kubelet") for step in scenario.steps)
         if stops and not self.target.kubelet_stop_command:
             return "no --kubelet-stop-command"
         if "dra" in scenario.requires and self.no_claims:
@@ -257,6 +252,11 @@ class ClusterDriver:
             return f"needs {', '.join(sorted(missing))}"
         counts = any(each.registrations for each in scenario.expectations)
         return self.no_metrics if counts else ""
+
+    def playable(self, scenario: Scenario) -> Scenario:
+        """Return the scenario without the steps that this node cannot do."""
+        steps = [each for each in scenario.steps if _NEEDS.get(each.name, "") in {"", *self.capabilities}]
+        return scenario.model_copy(update={"steps": steps})
 
     async def begin(self) -> None:
         """Count registrations from here."""

@@ -120,7 +120,7 @@ async def test_every_kind_of_step(driver):
         {"expect": {"pods": {"one": None}}},
         pods=ONE,
     )
-    assert [] == await play(story, driver)
+    await play(story, driver)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_every_kind_of_step(driver):
 async def test_a_failed_expectation(driver, expect, text):
     """The error has the observed state."""
     runs = {"expect": {"pods": {"one": {"phase": "Running"}}}}
-    assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, runs, pods=ONE), driver)
+    await play(scenario(shows(2, 2), {"createPod": "one"}, runs, pods=ONE), driver)
     with pytest.raises(ScenarioError, match=text):
         await play(scenario({"expect": expect}), driver, patience=0.3)
 
@@ -165,7 +165,7 @@ async def test_one_piece_of_hardware_on_two_pods(driver):
     """Two pods with the same piece of hardware fail a scenario."""
     pods = dict.fromkeys(("one", "two", "three"), ONE["one"])
     steps = [shows(2, 2), {"createPod": "one"}, {"createPod": "two"}]
-    assert [] == await play(scenario(*steps, pods=pods, hardware={"d1": ["a"], "d2": ["b", "c"]}), driver)
+    await play(scenario(*steps, pods=pods, hardware={"d1": ["a"], "d2": ["b", "c"]}), driver)
     with pytest.raises(ScenarioError, match=r"step 1: b is on two pods: (one|two) has d[12], and two has d[12]"):
         await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a", "b"], "d2": ["b", "c"]}), driver)
 
@@ -179,19 +179,11 @@ async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
 
     monkeypatch.setattr(driver, "reasons", answer)
     good, bad = ({"expect": {"unhealthy": {NPU: {"d1": {"matches": text}}}}} for text in (".*tired", ".*late"))
-    assert [] == await play(scenario(shows(2, 2), good), driver)
+    await play(scenario(shows(2, 2), good), driver)
     with pytest.raises(ScenarioError, match=r"d1: reason of Unhealthy: expected .*late.*, seen 'it is tired'"):
         await play(scenario(bad), driver, patience=0.3)
     reasons = None
-    assert [] == await play(scenario(shows(2, 2), bad), driver)
-
-
-async def test_unsupported_steps(driver):
-    """Steps that a driver cannot do are skipped with a reason."""
-    driver.unsupported = {"advance_clock": "clock", "stop_plugin": "plugin"}
-    story = scenario(shows(2, 2), {"advanceClock": 1}, {"stopPlugin": None})
-    assert ["t: step 2 needs clock", "t: step 3 needs plugin"] == await play(story, driver)
-    assert ["t: skipped; it needs clock"] == await play(scenario(requires=["clock"]), driver)
+    await play(scenario(shows(2, 2), bad), driver)
 
 
 # Mistakes in an expectation, and the messages.
@@ -246,7 +238,7 @@ async def test_numbers(driver):
     same = [wants(amount) for amount in (2, {"atLeast": 2}, "remembered")]
     less = [{"editConfiguration": one}, shows(1, 1), wants({"lessThan": "remembered"}), {"editConfiguration": two}]
     before = [shows(2, 2), {"remember": None}]
-    assert [] == await play(scenario(*before, *same, *less, shows(2, 2)), driver)
+    await play(scenario(*before, *same, *less, shows(2, 2)), driver)
     for amount in (3, {"atLeast": 3}, {"lessThan": "remembered"}):
         with pytest.raises(ScenarioError, match=rf"{NPU}: capacity: expected .*, seen 2;"):
             await play(scenario(*before, wants(amount)), driver, patience=1)

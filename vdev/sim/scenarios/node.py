@@ -31,7 +31,7 @@ from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
 from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
-from .scenario import RESOURCE, ObjectName, Requirement, ScenarioError
+from .scenario import RESOURCE, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -91,7 +91,6 @@ class EmbeddedNode:
         self._kubelet_options = kubelet_options
         self._has_api = options.mentions("kubeconfig")
         self._clock = LeapClock()
-        self.unsupported: Mapping[str, Requirement] = {}  # missing requirements by step
         self.sees_edits = True
         self.sees_slices = self._has_api  # a driver cannot publish slices without an API server
 

@@ -26,23 +26,17 @@ async def play(
     *,
     patience: float = 60.0,
     done: Callable[[str], object] = lambda _failure: None,
-) -> list[str]:
-    """Run a scenario. Returns messages about skipped steps.
+) -> None:
+    """Run a scenario.
 
     Each expectation must become true within `patience` seconds. `done` is called after each step, with its error or an
     empty text. Raises ScenarioError; its cause is the error of the step.
     """
-    if missing := scenario.requires.intersection(node.unsupported.values()):
-        return [f"{scenario.title}: skipped; it needs {', '.join(sorted(missing))}"]
     for document in scenario.objects:
         await node.create_object(document)
     await node.edit_configuration(scenario.configuration)
     player = _Player(scenario, node, patience)
-    skipped = []
     for number, step in enumerate(scenario.steps, 1):
-        if step.name in node.unsupported:
-            skipped.append(f"{scenario.title}: step {number} needs {node.unsupported[step.name]}")
-            continue
         try:
             await player.do(step)
             await player.check()
@@ -50,7 +44,6 @@ async def play(
             done(str(error))
             raise ScenarioError(f"{scenario.title}: step {number}: {error}") from error
         done("")
-    return skipped
 
 
 class _Player:

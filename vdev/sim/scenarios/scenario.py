@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -26,10 +26,6 @@ COMPARISONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "atLeast": (operator.le, "at least"),
     "lessThan": (operator.gt, "less than"),
 }
-# Features that some steps need and that a node of a real cluster may not have.
-Requirement: TypeAlias = Literal[
-    "clock", "kubelet", "plugin", "reboot", "reboot-kubelet-first", "dra", "roll", "kill", "hook"
-]
 _POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
 
 
@@ -205,7 +201,10 @@ class Scenario(_Form):
     configuration: str = ""  # the plugin's first configuration
     pods: dict[str, Annotated[dict[str, Any], AfterValidator(_pod)]] = {}  # manifests by name
     objects: list[Annotated[dict[str, Any], AfterValidator(_object)]] = []  # created before the plugin starts
-    requires: frozenset[Requirement] = frozenset()
+    # Features that the scenario needs and that a node of a real cluster may not have.
+    requires: frozenset[
+        Literal["clock", "kubelet", "plugin", "reboot", "reboot-kubelet-first", "dra", "roll", "kill", "hook"]
+    ] = frozenset()
     # Pieces of hardware by device id. No two pods may hold the same piece at any time.
     hardware: dict[str, list[str]] = {}
 
