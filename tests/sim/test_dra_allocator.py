@@ -25,7 +25,7 @@ def matches(expression, _driver, found):
 def allocated(slices, *claims, others=()):
     """The results of each claim."""
     pools = gather(slices, "sim-node")
-    found = Allocator(pools, CLASSES, others, matches=matches).allocate(list(claims), "sim-node")
+    found = Allocator(pools, CLASSES, others, matches=matches).allocate(list(claims))
     return [each["devices"]["results"] for each in found]
 
 
@@ -295,21 +295,7 @@ def test_configuration_of_classes_and_claims():
     either = {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "acme.dev"}]}
     both = [{"requests": each, **opaque} for each in (["x", "f"], ["f/s"], ["other"])] + [opaque]
     document = claim("one", exactly(name="x"), either, config=both)
-    (found,) = Allocator(pools, classes, [], matches=matches).allocate([document], "sim-node")
+    (found,) = Allocator(pools, classes, [], matches=matches).allocate([document])
     told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
     mine = [("FromClaim", names) for names in (["x", "f"], ["f/s"], None)]
     assert [("FromClass", ["x", "f/s"]), *mine] == told
-
-
-def test_an_allocation_names_its_node():
-    """Except for devices of all nodes."""
-    for place, fields in (
-        ({"allNodes": True}, []),
-        ({"nodeName": "sim-node"}, [{"key": "metadata.name", "operator": "In", "values": ["sim-node"]}]),
-    ):
-        found = slice_of("acme.dev", [device("net")])
-        found["spec"].pop("nodeName")
-        pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node")
-        (given,) = Allocator(pools, CLASSES, [], matches=matches).allocate([claim("one")], "sim-node")
-        terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
-        assert fields == [field for term in terms for field in term["matchFields"]]

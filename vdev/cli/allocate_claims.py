@@ -125,7 +125,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
             if wrong := validation.wrong_fields("ResourceClaim", {"spec": claim["spec"]}):
                 problems = "; ".join(f"{field}: {why}" for field, why in wrong)
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {problems}")
-        allocations = scheduler.allocate(waiting, seen.node)
+        allocations = scheduler.allocate(waiting)
     except UnschedulableError as nothing:
         known = ", ".join(sorted(known_classes)) or "none"
         raise AllocationError(f"{nothing}; the DeviceClasses of the configuration and of the file: {known}") from None

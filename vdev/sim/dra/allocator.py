@@ -47,11 +47,11 @@ class _Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grant:
-    """A device that a request gets, and the capacity that it consumes if the device is shared."""
+    """A device that a request gets, and the capacity that it consumes; None for a whole device."""
 
     request: _Request
     device: PoolDevice
-    taken: Mapping[str, str]
+    taken: Mapping[str, str] | None
 
 
 class Allocator:
@@ -71,7 +71,7 @@ class Allocator:
         self._usage = Usage(sound, claims)
         self._grants: list[_Grant] = []  # the devices chosen so far
 
-    def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
+    def allocate(self, claims: Sequence[Document]) -> list[dict[str, Any]]:
         """Return the `status.allocation` of each claim, all or nothing. Raises UnschedulableError."""
         wanted: list[list[_Request]] = []  # the alternatives of each request
         for claim in claims:
@@ -83,7 +83,7 @@ class Allocator:
         if not self._choose_request(wanted):
             wrong = (f"; {each.driver}, {each.problem}" for each in self._unusable)
             raise UnschedulableError(f"cannot allocate all claims{''.join(wrong)}")
-        return [self._allocation(claim, node) for claim in claims]
+        return [_allocation(claim, self._of(claim)) for claim in claims]
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -107,8 +107,11 @@ class Allocator:
         count = 0 if wants_all else int(document.get("count", 1))
         request = _Request(claim, name, document, device_class, self._devices, count)
         if wants_all:
-            fitting = (each for each in self._devices if self._selects(request, each))
-            request.candidates = [each for each in fitting if self._capacity(request, each) is not None]
+            request.candidates = [
+                each
+                for each in self._devices
+                if self._selects(request, each) and self._capacity(request, each) is not None
+            ]
             request.count = len(request.candidates)
         return request
 
@@ -164,7 +167,7 @@ class Allocator:
                 continue
             self._grants.append(grant)
             if not request.is_admin:
-                self._usage.add(device, grant.taken if device.shared else None)
+                self._usage.add(device, grant.taken)
             if self._choose_devices(request, missing - 1, index + 1, others):
                 return True
             self._grants.pop()
@@ -184,7 +187,7 @@ class Allocator:
         taken = self._capacity(request, device)
         if taken is None:
             return None
-        grant = _Grant(request, device, taken if device.shared else {})
+        grant = _Grant(request, device, taken if device.shared else None)
         return grant if _satisfies_constraints([*same_claim, grant]) else None
 
     def _capacity(self, request: _Request, device: PoolDevice) -> dict[str, str] | None:
@@ -193,22 +196,6 @@ class Allocator:
         if taken is None or request.is_admin or self._usage.has_capacity(device, taken):
             return taken
         return None
-
-    # --- the result ---------------------------------------------------------------------------------------------------
-
-    def _allocation(self, claim: Document, node: str) -> dict[str, Any]:
-        grants = self._of(claim)
-        requests = list(dict.fromkeys(each.request for each in grants))
-        devices: dict[str, Any] = {}
-        if grants:
-            devices["results"] = [_result(grant) for grant in grants]
-        if config := list(_config(claim, requests)):
-            devices["config"] = config
-        found: dict[str, Any] = {"devices": devices}
-        if not all(grant.device.everywhere for grant in grants):
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        return found
 
 
 def _fewest(alternatives: Sequence[_Request]) -> int:
@@ -253,6 +240,18 @@ def _tolerates(toleration: Document, taint: Document) -> bool:
     return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
 
 
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _allocation(claim: Document, grants: Sequence[_Grant]) -> dict[str, Any]:
+    devices: dict[str, Any] = {}
+    if grants:
+        devices["results"] = [_result(grant) for grant in grants]
+    if config := list(_config(claim, list(dict.fromkeys(each.request for each in grants)))):
+        devices["config"] = config
+    return {"devices": devices}
+
+
 def _config(claim: Document, requests: Sequence[_Request]) -> Iterator[Document]:
     """Yield the configuration of each class, once for all its requests, then the claim's for the chosen requests."""
     classes = {each.device_class["metadata"]["name"]: each.device_class for each in requests}
@@ -268,17 +267,12 @@ def _config(claim: Document, requests: Sequence[_Request]) -> Iterator[Document]
 
 def _result(grant: _Grant) -> dict[str, Any]:
     device, request = grant.device, grant.request
-    result: dict[str, Any] = {
-        "request": request.name,
-        "driver": device.driver,
-        "pool": device.pool,
-        "device": device.name,
-    }
+    result: dict[str, Any] = {"request": request.name, "driver": device.driver, "pool": device.pool, "device": device.name}
     if request.is_admin:
         result["adminAccess"] = True
     if tolerations := request.document.get("tolerations"):
         result["tolerations"] = list(tolerations)
-    if device.shared:
+    if grant.taken is not None:
         result["shareID"] = str(uuid.uuid4())
     if grant.taken:
         result["consumedCapacity"] = dict(grant.taken)

@@ -22,13 +22,12 @@ CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolDevice:
-    """A device of a pool, and the nodes that can use it."""
+    """A device of a pool."""
 
     driver: str
     pool: str
     document: Document  # its entry in the slice
     here: bool  # whether this node can use it; devices of other nodes may consume the same counters
-    everywhere: bool  # whether all nodes can use it
 
     @property
     def name(self) -> str:
@@ -147,9 +146,8 @@ def _pools(slices: Iterable[Document], node: str = "") -> Iterator[Pool]:
         newest = [spec for spec in specs if _generation(spec) == generation]
         devices: list[PoolDevice] = []
         for spec in newest:
-            here, everywhere = _reaches(spec, node), bool(spec.get("allNodes"))
-            found = spec.get("devices") or ()
-            devices += (PoolDevice(driver, name, each, here=here, everywhere=everywhere) for each in found)
+            here = _reaches(spec, node)
+            devices += (PoolDevice(driver, name, each, here=here) for each in spec.get("devices") or ())
         yield Pool(driver, name, newest, len(specs) - len(newest), devices)
 
 
@@ -174,18 +172,9 @@ def _selects(selector: Document, node: str) -> bool:
     """Whether a node selector selects the node. The node's only label here is `kubernetes.io/hostname`."""
 
     def holds(rule: Document, values: Mapping[str, str]) -> bool:
-        value, wanted = values.get(rule["key"]), rule.get("values") or []
-        match rule["operator"]:
-            case "In":
-                return value in wanted
-            case "NotIn":
-                return value not in wanted
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return False  # Gt and Lt are not used for devices
+        value, operator = values.get(rule["key"]), rule["operator"]
+        found = value in (rule.get("values") or ()) if operator in ("In", "NotIn") else value is not None
+        return found is (operator in ("In", "Exists"))  # Gt and Lt are not used for devices
 
     return any(
         all(holds(rule, {"kubernetes.io/hostname": node}) for rule in term.get("matchExpressions") or [])

@@ -152,7 +152,7 @@ class PodScheduler:
         classes = {each["metadata"]["name"]: each for each in self._objects.all(_CLASS)}
         others = self._objects.all(_CLAIM)
         allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
-        allocations = await asyncio.to_thread(allocator.allocate, wanted, self._node)
+        allocations = await asyncio.to_thread(allocator.allocate, wanted)
         for claim, allocation in zip(claims, allocations, strict=False):
             self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
         if not limits:
