@@ -1,7 +1,7 @@
 """A store that returns quantities in canonical form, as a real API server does."""
 
 from vdev.sim.api.store import ObjectStore
-from vdev.sim.objects.amounts import canonical
+from vdev.sim.objects.pod_manifest import ManifestError, quantity, written
 
 _KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
 _AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
@@ -36,3 +36,14 @@ def _changed(value, *, is_amount=False):
     if isinstance(value, list):
         return [_changed(each, is_amount=is_amount) for each in value]
     return canonical(value) if is_amount else value
+
+
+def canonical(value):
+    """Return the canonical form of a quantity. Other values are returned unchanged.
+
+    A decimal quantity stays decimal, and a binary one binary: `1024` stays, and `1024Ki` becomes `1Mi`.
+    """
+    try:
+        return written(quantity(value, ""), binary=str(value).endswith("i"))
+    except ManifestError:
+        return value

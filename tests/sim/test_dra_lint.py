@@ -179,8 +179,9 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert ["/dev/a", "/dev/b"] == [each.host_path for each in found.edits.devices]
     assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
     assert ["acme.dev/gpu=c"] == found.missing
-    assert ["GPU: acme.dev/gpu=b sets 'b', which hides 'a'"] == found.overwritten
-    assert "broken.json is not a CDI specification" in found.problems[0]
+    broken, *_, hidden = found.findings
+    assert ("cdi-spec", True) == (broken.code, "broken.json is not a CDI specification" in broken.message)
+    assert ("cdi-overwritten", "GPU: acme.dev/gpu=b sets 'b', which hides 'a'") == (hidden.code, hidden.message)
 
 
 def test_mounts_that_are_reported(tmp_path):
@@ -195,16 +196,16 @@ def test_mounts_that_are_reported(tmp_path):
         for number, (name, *options) in enumerate([("line", "nodev"), ("line",), ("text", "rw", "nodev"), ("away",)])
     ]
     mounts += [{"hostPath": name, "containerPath": f"/in{name}", "type": "tmpfs"} for name in ("tmpfs", "/memory")]
-    nodev, missing = resolved(tmp_path, "a", {"a": {"mounts": mounts}}).problems
-    assert f"acme.dev/gpu=a mounts {tmp_path}/line, a device, with nodev" in nodev
-    assert f"acme.dev/gpu=a mounts {tmp_path}/away, which does not exist" in missing
+    nodev, missing = resolved(tmp_path, "a", {"a": {"mounts": mounts}}).findings
+    assert f"acme.dev/gpu=a mounts {tmp_path}/line, a device, with nodev" in nodev.message
+    assert f"acme.dev/gpu=a mounts {tmp_path}/away, which does not exist" in missing.message
 
 
 def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
     """Drivers do this on purpose: the list of all devices comes last."""
     gpus = {name: {"env": [f"GPU={value}"]} for name, value in (("a", "0"), ("b", "1,2"), ("c", "0,1,2"))}
-    assert [] == resolved(tmp_path, "abc", gpus).overwritten
-    assert 2 == len(resolved(tmp_path, "cab", gpus).overwritten)
+    assert [] == resolved(tmp_path, "abc", gpus).findings
+    assert 2 == len(resolved(tmp_path, "cab", gpus).findings)
 
 
 async def test_slices_of_other_nodes_are_not_checked(kubelet):

@@ -79,7 +79,7 @@ class Journal:
                 self.note("finding", "finding", str(finding), **fields)
 
     def note_refused(self, path: str, why: str, line: int = 0) -> None:
-        """Record a refused manifest. `path` is its file, or `namespace/name` of a pod from the API server."""
+        """Record a refused manifest. `path` is its file."""
         text = f"{path}{f':{line}' if line else ''} refused: {why}"
         self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
 

@@ -21,7 +21,6 @@ class ApiKind:
     plural: str
     namespaced: bool = True
     status: bool = False  # the status is a subresource
-    generation: bool = False  # metadata.generation counts changes of the spec
     graceful: bool = False  # an object that is bound to a node exists until the kubelet deletes it
     selectable: tuple[str, ...] = ()  # fields for field selectors, besides name and namespace
     immutable: tuple[str, ...] = ()
@@ -59,7 +58,6 @@ KINDS = (
         "Pod",
         "pods",
         status=True,
-        generation=True,
         graceful=True,
         selectable=("spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase"),
         short=("po",),
@@ -73,11 +71,10 @@ KINDS = (
         "ResourceSlice",
         "resourceslices",
         namespaced=False,
-        generation=True,
         selectable=("spec.nodeName", "spec.driver"),
         immutable=("spec.driver", "spec.pool.name", "spec.nodeName"),
     ),
-    ApiKind(DRA, "DeviceClass", "deviceclasses", namespaced=False, generation=True),
+    ApiKind(DRA, "DeviceClass", "deviceclasses", namespaced=False),
     ApiKind(DRA, "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
     ApiKind(DRA, "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
 )

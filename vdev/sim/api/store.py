@@ -229,11 +229,6 @@ class ObjectStore:
         metadata = dict(new["metadata"])
         stored = {**new, "metadata": metadata}
         metadata["managedFields"] = ownership.entries(owners, kind.api_version)
-        before = old.get("metadata") or {}
-        if kind.generation:
-            now = stored.get("spec"), metadata.get("deletionTimestamp")
-            is_changed = (old.get("spec"), before.get("deletionTimestamp")) != now
-            metadata["generation"] = before.get("generation", 0) + (is_changed or not old)
         if old and at_version(stored, "") == at_version(old, ""):
             return old
         metadata["resourceVersion"] = str(self.version + 1)

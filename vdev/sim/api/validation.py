@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 
 from ...model import names
+from ...model.quantity import amount_of
 from ...pb import api_objects_pb2 as pb
 from ..lint import twice
 from ..objects import pod_manifest
-from ..objects.amounts import exact
 from .kinds import DRA, ApiKind, Document, value_at, wrong
 from .protobuf_bodies import INLINE
 
@@ -30,7 +30,10 @@ _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of fields whose J
     FieldDescriptor.CPPTYPE_INT64: (lambda value: type(value) is int, "a whole number"),
     pb.Time.DESCRIPTOR: (lambda value: isinstance(value, str), "a string"),
     pb.MicroTime.DESCRIPTOR: (lambda value: isinstance(value, str), "a string"),
-    pb.Quantity.DESCRIPTOR: (lambda value: exact(value) is not None, "a quantity, such as 16Gi"),
+    pb.Quantity.DESCRIPTOR: (
+        lambda value: isinstance(value, str | int | float) and amount_of(value) is not None,
+        "a quantity, such as 16Gi",
+    ),
     pb.RawExtension.DESCRIPTOR: (lambda _: True, "anything"),
     pb.FieldsV1.DESCRIPTOR: (lambda _: True, "anything"),
 }

@@ -267,7 +267,12 @@ def _config(claim: Document, requests: Sequence[_Request]) -> Iterator[Document]
 
 def _result(grant: _Grant) -> dict[str, Any]:
     device, request = grant.device, grant.request
-    result: dict[str, Any] = {"request": request.name, "driver": device.driver, "pool": device.pool, "device": device.name}
+    result: dict[str, Any] = {
+        "request": request.name,
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.name,
+    }
     if request.is_admin:
         result["adminAccess"] = True
     if tolerations := request.document.get("tolerations"):

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from ..api.kinds import Document
+from ..lint import Finding, error
 from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
 
@@ -26,8 +27,7 @@ class Resolved:
 
     edits: Edits
     missing: Sequence[str]  # names that no specification defines
-    overwritten: Sequence[str]  # messages about overwritten variables
-    problems: Sequence[str]  # invalid files and useless mounts
+    findings: Sequence[Finding]  # overwritten variables, invalid files and useless mounts
 
 
 def resolve(directory: Path, names: Iterable[str]) -> Resolved:
@@ -63,16 +63,13 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
             elif why := _why_useless(source, options):
                 problems.append(f"{name} mounts {source}, {why}")
             mounts[mount["containerPath"]] = Mount(source, mount["containerPath"], "ro" in options)
-    return Resolved(
-        Edits(env, tuple(mounts.values()), tuple(nodes.values()), cdi_devices=tuple(wanted)),
-        missing=[name for name in wanted if name not in found],
-        overwritten=[
-            f"{variable}: {setter[variable]} sets {env[variable]!r}, which hides {value!r}"
-            for variable, value in replaced
-            if not set(value.split(",")).issubset(env[variable].split(","))
-        ],
-        problems=problems,
-    )
+    findings = [error("cdi-spec", "", text) for text in problems]
+    for variable, value in replaced:
+        if not set(value.split(",")).issubset(env[variable].split(",")):
+            text = f"{variable}: {setter[variable]} sets {env[variable]!r}, which hides {value!r}"
+            findings.append(error("cdi-overwritten", "", text))
+    merged = Edits(env, tuple(mounts.values()), tuple(nodes.values()), cdi_devices=tuple(wanted))
+    return Resolved(merged, [name for name in wanted if name not in found], findings)
 
 
 def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[str]) -> Iterator[tuple[str, Document]]:
@@ -119,8 +116,8 @@ def _specs(directory: Path) -> tuple[list[Document], list[str]]:
             valid = spec["cdiVersion"] and "/" in spec["kind"] and names
         except FileNotFoundError:
             continue  # deleted after it was listed
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
-            problems.append(f"{path.name} is not a CDI specification: {error!r}")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as failed:
+            problems.append(f"{path.name} is not a CDI specification: {failed!r}")
             continue
         if valid:
             specs.append(spec)

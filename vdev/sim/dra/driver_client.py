@@ -33,7 +33,6 @@ _VERSIONS: Mapping[str, tuple[Any, Any]] = {
 SERVICES = tuple(_VERSIONS)
 _HEALTH = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy"}
 _HEALTH_TIMEOUT = 30  # seconds, if the driver sets none
-_LONGEST_MESSAGE = 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class DriverClient(Connection):
                     for each in message.devices:
                         seconds = each.health_check_timeout_seconds
                         end = self._life.clock.now() + (seconds if seconds > 0 else _HEALTH_TIMEOUT)
-                        report = _HEALTH.get(each.health, "Unknown"), _shortened(each.message), end
+                        report = _HEALTH.get(each.health, "Unknown"), each.message, end
                         self._reports[each.device.pool_name, each.device.device_name] = report
                     yield message
         finally:
@@ -149,10 +148,3 @@ def _device(device: Any) -> PreparedDevice:
         tuple(device.request_names),
         tuple(device.cdi_device_ids),
     )
-
-
-def _shortened(message: str) -> str:
-    encoded = message.encode()
-    if len(encoded) <= _LONGEST_MESSAGE:
-        return message
-    return encoded[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."

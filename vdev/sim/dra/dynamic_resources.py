@@ -98,8 +98,7 @@ class DynamicResources:
         if directory is None or not names:
             return Edits(cdi_devices=tuple(dict.fromkeys(names)))
         found = await asyncio.to_thread(cdi_directory.resolve, directory, names)
-        self._journal.find(error("cdi-spec", "", text) for text in found.problems)
-        self._journal.find(error("cdi-overwritten", "", text) for text in found.overwritten)
+        self._journal.find(found.findings)
         if found.missing:
             text = f"unresolvable CDI devices {', '.join(found.missing)}"
             raise UnresolvedError(f"failed to create containerd container: CDI device injection failed: {text}")

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
-from ..objects.amounts import canonical, written
-from ..objects.pod_manifest import quantity
+from ..objects.pod_manifest import quantity, written
 
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
 CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, counter
@@ -244,7 +243,7 @@ def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str,
         amount = _rounded(capacity, requested.get(name))
         if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
             return None
-        taken[name] = str(canonical(amount))
+        taken[name] = written(quantity(amount, name), binary=amount.endswith("i"))
     return taken
 
 

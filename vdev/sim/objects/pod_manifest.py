@@ -7,9 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import UsageError
-from .amounts import exact, written
+from ...model.quantity import amount_of
 from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
+_BINARY = [(suffix, 1024 ** (6 - step)) for step, suffix in enumerate(("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"))]
+_DECIMAL = [(suffix, Fraction(1000) ** (6 - step)) for step, suffix in enumerate((*"EPTGMk", "", *"mun"))]
 _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
@@ -67,10 +69,22 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
 
 def quantity(value: Any, where: str) -> Fraction:
     """Parse a Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`). Raises ManifestError."""
-    amount = exact(value)
+    amount = amount_of(value) if isinstance(value, str | int | float) else None
     if amount is None:
         raise ManifestError(f"{where}: {value!r} is not a quantity; expected something like 2, 500m or 1Gi")
     return amount
+
+
+def written(amount: Fraction, *, binary: bool = False) -> str:
+    """Format in Kubernetes' canonical form: with the largest suffix that gives a whole number.
+
+    Fractions and amounts below 1024 are always decimal (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
+    """
+    is_binary = binary and amount.denominator == 1 and abs(amount) >= 1024
+    amount = Fraction(math.ceil(amount * 10**9), 10**9)  # as Kubernetes rounds
+    units = [*_BINARY, ("", 1)] if is_binary else _DECIMAL
+    suffix, unit = next(((suffix, unit) for suffix, unit in units if not amount % unit), ("", 1))
+    return f"{amount / unit}{suffix if amount else ''}"
 
 
 def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:

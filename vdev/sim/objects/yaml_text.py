@@ -13,20 +13,15 @@ _NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError
 
 
 class _Loader(yaml.SafeLoader):
-    def construct_number(self, node: yaml.ScalarNode) -> Any:
-        """Return a number, or the text if PyYAML reads it as a number in base 60, such as `12:34`."""
-        if ":" in node.value:
+    def construct_plain(self, node: yaml.ScalarNode) -> Any:
+        """Return a number; the text of a date or of a number in base 60, such as `12:34`."""
+        if node.tag.endswith(":timestamp") or ":" in node.value:
             return node.value
-        is_int = node.tag.endswith(":int")
-        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
-
-    def construct_date(self, node: yaml.ScalarNode) -> str:
-        return str(node.value)
+        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_number)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
+for _name in ("int", "float", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_name}", _Loader.construct_plain)
 
 
 def document(text: str | bytes) -> Any:
