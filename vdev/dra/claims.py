@@ -10,7 +10,7 @@ that the record was lost. A pod may use that claim, so the file stays until the 
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import structlog
@@ -33,7 +33,9 @@ log = structlog.get_logger(__name__)
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 NOTHING_PREPARED: Prepared = {}
 _Done = TypeVar("_Done")
-_Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
+ReadClaim: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
+Answers: TypeAlias = dict[str, PreparedClaim | str | None]
+"""By uid: the prepared claim, None for an unprepared one, or why the call failed."""
 
 
 class Claims:
@@ -77,36 +79,36 @@ class Claims:
         self._lock = DirectoryLock(places.directory)
         self._reported: tuple[Prepared, str] = {}, ""
 
-    async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
+    async def prepare(self, refs: Sequence[ClaimRef]) -> Answers:
         """Prepare claims. Returns by uid the prepared claim, or a sentence that says why it cannot be prepared."""
-        asked = {each.uid: each for each in refs}
-        before, answers = self.prepared, dict[str, PreparedClaim | str]()
-        try:
-            async with self._clock.timeout(DEADLINE):
-                found = await asyncio.gather(*(self._read(each) for each in asked.values()))
-                answers = await self.exclusively(lambda: self._prepare(dict(zip(asked, found, strict=True))))
-        except (TimeoutError, HostError) as failed:
-            answers |= dict.fromkeys(asked, self._why(failed, "prepared"))
-        for uid, answer in answers.items():
-            if isinstance(answer, str):
-                log.warning("claim not prepared", **self._named(asked[uid]), reason=answer)
-            elif uid not in before:
-                log.info("claim prepared", **self._named(asked[uid]))
-        return answers
 
-    async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
-        """Unprepare claims. Returns by uid why that is not possible, or the empty string."""
-        asked = {each.uid: each for each in refs}
+        async def work() -> Answers:
+            found = await asyncio.gather(*map(self._read, refs))
+            read = {ref.uid: claim for ref, claim in zip(refs, found, strict=True)}
+            return await self.exclusively(lambda: self._prepare_all(read))
+
+        return await self._answers(refs, work(), "prepared")
+
+    async def unprepare(self, refs: Sequence[ClaimRef]) -> Answers:
+        """Unprepare claims. Returns by uid None, or a sentence that says why that is not possible."""
+        uids = [each.uid for each in refs]
+        return await self._answers(refs, self.exclusively(lambda: self._unprepare_all(uids)), "unprepared")
+
+    async def _answers(self, refs: Sequence[ClaimRef], work: Awaitable[Answers], done: str) -> Answers:
+        """Wait for the answers until the deadline, and log them."""
+        answers: Answers
         try:
             async with self._clock.timeout(DEADLINE):
-                answers = await self.exclusively(lambda: self._unprepare(asked))
+                answers = await work
         except (TimeoutError, HostError) as failed:
-            answers = dict.fromkeys(asked, self._why(failed, "unprepared"))
-        for uid, why in answers.items():
-            if why:
-                log.warning("claim not unprepared", **self._named(asked[uid]), reason=why)
+            answers = dict.fromkeys((each.uid for each in refs), self._why(failed, done))
+        for ref in refs:
+            answer = answers[ref.uid]
+            named = {"driver": self._driver, "claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
+            if isinstance(answer, str):
+                log.warning(f"claim not {done}", **named, reason=answer)
             else:
-                log.info("claim unprepared", **self._named(asked[uid]))
+                log.info(f"claim {done}", **named)
         return answers
 
     async def restore(self) -> None:
@@ -120,15 +122,12 @@ class Claims:
         except TimeoutError as late:
             raise HostError(f"cannot read {self._places.checkpoint}: {self._why(late, 'read')}") from late
 
-    async def _read(self, ref: ClaimRef) -> _Read:
+    async def _read(self, ref: ClaimRef) -> ReadClaim:
         try:
             document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
             return read_claim(document, self._driver, uid=ref.uid)
         except (AllocationError, ApiServerError) as error:
             return error
-
-    def _named(self, ref: ClaimRef) -> Mapping[str, str]:
-        return {"driver": self._driver, "claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
 
     def _why(self, failed: TimeoutError | HostError, what: str) -> str:
         if isinstance(failed, HostError):
@@ -205,13 +204,13 @@ class Claims:
             write_checkpoint(self._places.checkpoint, known)
         self.prepared = known
 
-    def _prepare(self, found: Mapping[str, _Read]) -> dict[str, PreparedClaim | str]:
+    def _prepare_all(self, found: Mapping[str, ReadClaim]) -> Answers:
         claims = (each for each in found.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
-        known, answers = self._known(), dict[str, PreparedClaim | str]()
+        known, answers = self._known(), Answers()
         for uid, claim in found.items():
             try:
-                answers[uid] = known[uid] = self._prepared(claim, known.get(uid), known.values())
+                answers[uid] = known[uid] = self._prepare_one(claim, known.get(uid), known.values())
             except (AllocationError, ApiServerError) as refused:
                 answers[uid] = str(refused)
         self._record(known)
@@ -224,7 +223,9 @@ class Claims:
                 answers[uid] = str(failed)
         return answers
 
-    def _prepared(self, claim: _Read, before: PreparedClaim | None, others: Iterable[PreparedClaim]) -> PreparedClaim:
+    def _prepare_one(
+        self, claim: ReadClaim, before: PreparedClaim | None, others: Iterable[PreparedClaim]
+    ) -> PreparedClaim:
         match claim:
             case ApiServerError() if before is None or isinstance(claim, Missing | Denied):
                 raise claim
@@ -237,9 +238,9 @@ class Claims:
         assert before is not None
         return before
 
-    def _unprepare(self, asked: Iterable[str]) -> dict[str, str]:
-        known, answers = self._known(), dict.fromkeys(asked, "")
-        for uid in asked:
+    def _unprepare_all(self, uids: Sequence[str]) -> Answers:
+        known, answers = self._known(), Answers.fromkeys(uids)
+        for uid in uids:
             file = self._places.cdi_file(uid)
             try:
                 file.unlink(missing_ok=True)

@@ -53,26 +53,16 @@ def device_classes(spec: Spec, *, extended: bool = False) -> tuple[tuple[DeviceC
     With `extended`, classes of whole devices map to the extended resources of their entries, even if not configured.
     """
     found: dict[str, DeviceClass] = {}
-    holders: dict[str, str] = {}
     problems: list[Problem] = []
     for entry in spec.entries:
         for each in _of_entry(entry, extended=extended):
             first = found.setdefault(each.name, each)
             if first != each:
-                problems.append(_two_resources(entry, first, each))
-            elif each.resource and (holder := holders.setdefault(each.resource, each.name)) != each.name:
-                message = (
-                    f"the DeviceClasses {holder} and {each.name} both stand for {each.resource}; the newer one wins"
-                )
-                hint = "set dra.extendedResource to false on one of the entries"
+                used, lost = (one.resource or "no extended resource" for one in (first, each))
+                message = f"the DeviceClass {each.name} of several entries stands for {used}, and not for {lost}"
+                hint = "let these entries agree, or give one another dra.driver"
                 problems.append(warning(entry.where, message, hint))
     return tuple(found.values()), tuple(dict.fromkeys(problems))
-
-
-def _two_resources(entry: Entry, first: DeviceClass, other: DeviceClass) -> Problem:
-    used, lost = (each.resource or "no extended resource" for each in (first, other))
-    message = f"the DeviceClass {first.name} of several entries stands for {used}, and not for {lost}"
-    return warning(entry.where, message, "let these entries agree, or give one another dra.driver")
 
 
 def _of_entry(entry: Entry, *, extended: bool) -> Iterator[DeviceClass]:

@@ -20,7 +20,6 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 
 from ..errors import AllocationError
 from ..model.device import EMPTY, Device
-from ..model.problem import did_you_mean
 from ..model.scalars import EnvName, Flag, Memory, Text, Whole, between, one_of
 from ..model.section import Section, refuse
 from .claim import AllocationResult, Claim, OpaqueConfig
@@ -92,8 +91,6 @@ _KINDS: Mapping[tuple[Any, Any], type[_MigDeviceConfig]] = {
     (NVIDIAS, "GpuConfig"): _GpuConfig,
     (NVIDIAS, "MigDeviceConfig"): _MigDeviceConfig,
 }
-_SECTIONS: tuple[type[Section], ...] = (_DeviceConfig, _Sharing, _TimeSlicingConfig, MpsConfig)
-_KEYS = frozenset(field.alias or "" for each in _SECTIONS for field in each.model_fields.values())
 
 
 def _is_foreign(config: OpaqueConfig, driver: str) -> bool:
@@ -161,17 +158,8 @@ def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
 
 
 def _first_of(wrong: ValidationError) -> str:
-    """The first error, in a sentence."""
+    """The first error, with the path of its value."""
     first = wrong.errors()[0]
-    *above, key = map(str, first["loc"])
-    where = ".".join((*above, key))
-    match first["type"]:
-        case "extra_forbidden":
-            hint = did_you_mean(key, _KEYS)
-            return ": ".join((*above, f"unknown key {key!r}")) + (f"; {hint}" if hint else "")
-        case "missing":
-            return f"{where} is missing"
-        case "model_type" | "mapping_type" | "dict_type":
-            return f"{where}: {first['input']!r} is not an object"
+    what = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
     hint = first.get("ctx", {}).get("hint", "")
-    return f"{where}: {first['msg']}" + (f"; {hint}" if hint else "")
+    return f"{'.'.join(map(str, first['loc']))}: {what}" + (f"; {hint}" if hint else "")

@@ -17,7 +17,7 @@ from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.resources import Resource
 from .amd_devices import Amd, is_amd
-from .attributes import Describer, string_attribute, typed_attribute
+from .attributes import Describer, typed_attribute
 from .nvidia_devices import Nvidia
 from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
@@ -174,14 +174,10 @@ def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, P
     """The device's attributes with those of the file. If there are too many, the device's are left out first.
 
     The type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
-    truncated or left out, no matter how many devices have it.
+    left out, no matter how many devices have it.
     """
     given = _given(entry, device.device, driver, flaws)
     own = {key: value for key, value in device.attributes.items() if key not in given}
-    for key, text in device.device.attributes.items():
-        if (why := names.string_problem(text)) and string_attribute(text) in own.values():
-            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
-            flaws.setdefault(key, warning(entry.where, message))
     kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
     if (beyond := len(own) + len(given) - len(kept)) > 0:
         message = (

@@ -1,6 +1,5 @@
 """The devices of pools: capacity of shared devices, taints of unhealthy ones, and records of claimed ones."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -124,7 +123,6 @@ Pools = Mapping[str, PublishedPool]
 NO_POOLS: Pools = MappingProxyType({})
 
 
-_XID = re.compile(r"\bxid\W{0,3}([0-9]{1,4})\b", re.IGNORECASE)
 _INFORMS = "None"
 
 
@@ -138,8 +136,6 @@ def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint,
     if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
     driver = entry.dra.driver
-    if not xids and entry.is_nvidia and not health.healthy and (found := _XID.search(health.reason)):
-        xids = (int(found[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value

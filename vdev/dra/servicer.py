@@ -79,7 +79,7 @@ class DraServicer:
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
                     self._faults.note_allocate(self._driver, [device.id for device in each.devices])
-            claims = {uid: _prepared(each, wrong.fault) for uid, each in answers.items()}
+            claims = {uid: _prepare_response(each, wrong.fault) for uid, each in answers.items()}
             return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
     async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
@@ -88,7 +88,7 @@ class DraServicer:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:
                 errors = _without_skipped(await self._claims.unprepare(request.claims), request, wrong.fault)
-            claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
+            claims = {uid: pb.NodeUnprepareResourceResponse(error=error or "") for uid, error in errors.items()}
             return pb.NodeUnprepareResourcesResponse(claims=claims)
 
     # --- health -------------------------------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[s
     return claims
 
 
-def _prepared(answer: PreparedClaim | str, wrong: str) -> pb.NodePrepareResourceResponse:
-    if isinstance(answer, str):
-        return pb.NodePrepareResourceResponse(error=answer)
+def _prepare_response(answer: PreparedClaim | str | None, wrong: str) -> pb.NodePrepareResourceResponse:
+    if not isinstance(answer, PreparedClaim):
+        return pb.NodePrepareResourceResponse(error=answer or "")
     message = pb.NodePrepareResourceResponse()
     for each in answer.devices:
         message.devices.add(

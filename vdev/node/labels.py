@@ -53,24 +53,26 @@ def node_labels(
 
 
 def _entry_labels(entries: Sequence[Entry], inventory: Inventory, problems: list[Problem]) -> dict[str, str]:
-    """The labels of the entries that have devices; problems are warnings if labels contradict each other."""
+    """The labels of the entries that have devices. Of several values of a label, the first one is used."""
     wanted = [entry for entry in entries if entry.labels]
     if not wanted:
         return {}
     devices = _devices(wanted, inventory)
-    given: dict[str, tuple[Entry, str]] = {}
+    values: dict[str, str] = {}
     for entry in wanted:
-        for key, value in _of_entry(entry, devices[entry.name], problems).items():
-            first, used = given.setdefault(key, (entry, value))
-            if used != value:
-                message = (
-                    f"the entries {first.name!r} and {entry.name!r} want different values for the label {key}: "
-                    f"{used!r}, which is used, and {value!r}"
-                )
-                problems.append(
-                    warning(f"{entry.where}.labels.{key}", message, "let them agree, or give one another label")
-                )
-    return {key: value for key, (_, value) in given.items()}
+        members = devices[entry.name]
+        if all(template.is_constant for template in entry.labels.values()):
+            members = members[:1]
+        shown = [placeholders(name, device) for name, device in members]
+        for key, template in entry.labels.items():
+            texts = dict.fromkeys(map(template.render, shown))
+            rendered = dict.fromkeys(sanitised(text) if names.value_problem(text) else text for text in texts)
+            others = [repr(value) for value in rendered if value != values.setdefault(key, value)]
+            if others:
+                message = f"the label {key} has several values: {values[key]!r}, which is used, and {named(others)}"
+                hint = "a node has one value: use one that is the same for all devices and entries"
+                problems.append(warning(f"{entry.where}.labels.{key}", message, hint))
+    return values
 
 
 def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
@@ -83,23 +85,3 @@ def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[t
             if entry in found:
                 found[entry].setdefault(slot.device.id, (would_be.get(entry, name), slot.device))
     return {entry: sorted(each.values(), key=lambda pair: pair[1].sort_key) for entry, each in found.items()}
-
-
-def _of_entry(entry: Entry, devices: Sequence[tuple[str, Device]], problems: list[Problem]) -> dict[str, str]:
-    if not devices:
-        return {}
-    constant = all(template.is_constant for template in entry.labels.values())
-    shown = [placeholders(name, device) for name, device in (devices[:1] if constant else devices)]
-    values: dict[str, str] = {}
-    for key, template in entry.labels.items():
-        rendered = dict.fromkeys(template.render(each) for each in shown)
-        used, *others = rendered
-        if others:
-            message = (
-                f"the devices of {entry.name!r} want different values for the label {key}: {used!r}, which is used, "
-                f"and {named([*map(repr, others)])}"
-            )
-            hint = "a node has one value: use placeholders that are the same for all of them"
-            problems.append(warning(f"{entry.where}.labels.{key}", message, hint))
-        values[key] = used if not names.value_problem(used) else sanitised(used)
-    return values

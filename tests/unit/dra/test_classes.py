@@ -75,11 +75,6 @@ def test_entries_without_dra_have_no_class():
     assert ({}, []) == made({"advertise": "device-plugin"})
 
 
-def test_two_classes_for_one_resource_are_a_problem():
-    _, (said,) = made({}, {"dra": {"driver": "b.dev"}}, extended=True)
-    assert "the DeviceClasses npu.acme.dev and npu.b.dev both stand for acme.dev/npu; the newer one wins" == said
-
-
 def test_one_class_for_two_resources_is_a_problem():
     driver = {"driver": "x.dev"}
     _, (said,) = made({"dra": driver}, {"resource": "other.dev/npu", "dra": driver}, extended=True)

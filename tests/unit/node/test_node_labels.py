@@ -31,10 +31,7 @@ def test_templates_that_differ(labels):
     assert {"a.b/n": "3"} == dict(found.values)
     (problem,) = found.problems
     assert not problem.is_error
-    assert (
-        "the devices of 'a' want different values for the label a.b/n: '3', which is used, and '1', '0'"
-        == problem.message
-    )
+    assert "the label a.b/n has several values: '3', which is used, and '1', '0'" == problem.message
     assert problem.where.endswith("devices[0].labels.a.b/n")
 
 
@@ -47,10 +44,7 @@ def test_two_entries_with_one_label(labels):
     found = labels(text)
     assert {"a.b/x": "one", "a.b/y": "same"} == dict(found.values)
     (problem,) = found.problems
-    assert (
-        "the entries 'a' and 'b' want different values for the label a.b/x: 'one', which is used, and 'two'"
-        == problem.message
-    )
+    assert "the label a.b/x has several values: 'one', which is used, and 'two'" == problem.message
 
 
 def test_an_entry_overrides_the_vendors_label(labels):
