@@ -6,7 +6,7 @@ read at any time after that. The counters of a device that disappears and comes 
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ..model.device import Device, base_id, grouped
@@ -16,6 +16,8 @@ from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .simulation import DeviceInfo, Load, MeasuredDevice, SimulatedDevice
+
+_LINK = 100  # the score of one NVLink between two devices
 
 
 class Sensors:
@@ -33,7 +35,7 @@ class Sensors:
         faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
         simulated: dict[str, SimulatedDevice] = {}
         with self._lock:
-            for infos in _device_infos(plan, self._node, entries) if entries else ():
+            for infos in _present(plan, self._node, entries) if entries else ():
                 raw = infos[0].device.raw
                 device = self._simulated.get(raw.id)
                 known = {each.device.id: each for each in device.parts} if device else {}
@@ -67,46 +69,88 @@ class Sensors:
         return found
 
 
-def _device_infos(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[tuple[DeviceInfo, ...]]:
+def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
+    """The devices that have sensors or a tool, by id, as without users and load.
+
+    Devices that faults removed, and partitions that claims can make, are included.
+    """
+    inventory = plan.observed.inventory
+    measured = {entry.name for entry in plan.observed.entries if entry.telemetry}
+    found: dict[str, tuple[Entry, Device]] = {}
+    for resource in inventory.everything.values():
+        for device in resource.by_device.values():
+            if device.raw.entry in measured or device.raw.tools:
+                found.setdefault(device.id, (resource.entries[device.raw.entry], device))
+    if not found:
+        return {}
+    number, links = numbers(inventory), _links(found.values())
+    makers = {device.raw.id: entry.maker for entry, device in found.values()}
+    partitions = Counter(
+        device.raw.id
+        for resource in inventory.each_once.values()
+        for device in resource.by_device.values()
+        if device.is_partition
+    )
+    first: dict[str, int] = {}
+    before: Counter[SmiTool | None] = Counter()
+    for raw in sorted(makers, key=lambda raw: number[raw]):
+        first[raw] = before[makers[raw]]
+        before[makers[raw]] += partitions[raw] or 1
+    counts = Counter(makers.values())
+    return {
+        name: DeviceInfo(
+            device=device,
+            resource=entry.resource,
+            physics=entry.physics,
+            maker=entry.maker,
+            number=number[device.raw.id],
+            first=first[device.raw.id],
+            count=counts[entry.maker],
+            peers=links.get(device.raw.id, {}),
+            geometry=entry.geometry,
+        )
+        for name, (entry, device) in found.items()
+    }
+
+
+def _links(found: Iterable[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
+    """The number of links from each whole device to each other one, by their ids."""
+    entries = {entry.name: entry for entry, _ in found}
+    ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
+    links: dict[str, dict[str, int]] = {}
+    for name, entry in entries.items():
+        pairs = entry.virtual.links if entry.virtual else {}
+        for (one, other), score in pairs.items():
+            ends = ids.get((name, one)), ids.get((name, other))
+            if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:
+                links.setdefault(ends[0], {})[ends[1]] = score // _LINK
+                links.setdefault(ends[1], {})[ends[0]] = score // _LINK
+    return links
+
+
+def _present(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[list[DeviceInfo]]:
     """The partitions of each whole device, or the device itself if it has none, in the order of the file."""
     users, claimed = _users(plan, node)
-    numbers_of = _numbers(plan, measured)
+    known = device_infos(plan)
     found: dict[str, dict[str, DeviceInfo]] = {}
     for resource in plan.devices.each_once.values():
         for slot in resource.slots:
-            device, owner = slot.device, measured.get(slot.device.raw.entry)
-            if owner is None or device.id in found.get(device.raw.id, ()):
-                continue
-            entry = resource.entries.get(device.raw.entry)
-            number, first = numbers_of.get(device.raw.id, (0, 0))
-            found.setdefault(device.raw.id, {})[device.id] = DeviceInfo(
-                device=device,
-                resource=entry.resource if entry else resource.name,
-                physics=owner.physics,
-                maker=owner.maker,
-                number=number,
-                first=first,
-                geometry=entry.geometry if entry else None,
-                health=slot.health,
-                users=tuple(users.get(device.id, ())),
-            )
-    for raw, partitions in claimed.items():
-        if raw in found:
-            whole = next(iter(found[raw].values()))
+            raw, name = slot.device.raw, slot.device.id
+            if raw.entry in measured and name not in found.get(raw.id, ()):
+                info = replace(known[name], health=slot.health, users=tuple(users.get(name, ())))
+                found.setdefault(raw.id, {})[name] = info
+    for raw_id, partitions in claimed.items():
+        if raw_id in found:
+            whole = next(iter(found[raw_id].values()))
             for device in partitions.values():
-                found[raw][device.id] = replace(whole, device=device, users=tuple(users.get(device.id, ())))
-    entries = list(measured)
-
-    def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
-        raw = infos[0].device.raw
-        return entries.index(raw.entry), raw.index
-
+                found[raw_id][device.id] = replace(whole, device=device, users=tuple(users.get(device.id, ())))
+    order = {name: place for place, name in enumerate(measured)}
     # A device that is offered both whole and in partitions counts as partitioned as soon as a partition exists.
     parts = (
-        tuple(each for each in infos.values() if each.device.is_partition) or tuple(infos.values())[:1]
+        [each for each in infos.values() if each.device.is_partition] or [*infos.values()][:1]
         for infos in found.values()
     )
-    return sorted(parts, key=order)
+    return sorted(parts, key=lambda infos: (order[infos[0].device.raw.entry], infos[0].device.raw.index))
 
 
 def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[Use, None]], dict[str, dict[str, Device]]]:
@@ -139,21 +183,3 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Ra
         new = {"pattern": pattern, "period": None, "gpu": gpu, "memory": spec.memory_load}
         spec = spec.model_copy(update=new)
     return Load(spec=spec, since=since, seed=seed)
-
-
-def _numbers(plan: DesiredState, measured: Mapping[str, Entry]) -> dict[str, tuple[int, int]]:
-    """`DeviceInfo.number` and `DeviceInfo.first` of each whole device; devices that faults removed keep theirs."""
-    partitions: dict[str, set[str]] = {}
-    maker: dict[str, SmiTool | None] = {}
-    for resource in plan.observed.inventory.each_once.values():
-        for device in resource.by_device.values():
-            owner = measured.get(device.raw.entry)
-            maker[device.raw.id] = owner.maker if owner else None
-            partitions.setdefault(device.raw.id, set()).update([device.id] if device.is_partition else ())
-    number = numbers(plan.observed.inventory)
-    found: dict[str, tuple[int, int]] = {}
-    before: Counter[SmiTool | None] = Counter()
-    for raw in sorted(partitions, key=lambda raw: number[raw]):
-        found[raw] = (number[raw], before[maker[raw]])
-        before[maker[raw]] += len(partitions[raw]) or 1
-    return found

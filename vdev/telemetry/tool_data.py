@@ -1,68 +1,13 @@
-"""The makers' command-line tools for containers: which devices have one, its script, and the form of its data files.
+"""The makers' command-line tools for containers: their scripts, and the form of their data files.
 
 A tool is one POSIX shell script, mounted at the path of the maker's own tool. It prints from the data files of the
 container's devices, which `nvidia_tool` and `amd_tool` render.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-
-from ..model.device import Device
-from ..model.entry import Entry
-from ..model.telemetry import SmiTool
-from ..planning.plan import DesiredState
-from ..planning.resources import numbers
-from .simulation import DeviceInfo
-
-_LINK = 100  # the score of one NVLink between two devices
-
-
-# --- the devices of a plan --------------------------------------------------------------------------------------------
-
-
-def devices_with_tool(plan: DesiredState) -> dict[str, DeviceInfo]:
-    """The devices whose containers get a tool, by id, as without users and load."""
-    found: dict[str, tuple[Entry, Device]] = {}
-    for resource in plan.observed.inventory.everything.values():
-        for device in resource.by_device.values():
-            if device.raw.tools:
-                found.setdefault(device.id, (resource.entries[device.raw.entry], device))
-    if not found:
-        return {}
-    tools = {device.raw.id: entry.smi_tool or SmiTool.NVIDIA for entry, device in found.values()}
-    links, counts = _links(found.values()), Counter(tools.values())
-    number = numbers(plan.observed.inventory)
-    return {
-        name: DeviceInfo(
-            device=device,
-            physics=entry.physics,
-            maker=tools[device.raw.id],
-            number=number[device.raw.id],
-            count=counts[tools[device.raw.id]],
-            peers=links.get(device.raw.id, {}),
-            geometry=entry.geometry,
-        )
-        for name, (entry, device) in found.items()
-    }
-
-
-def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
-    """The number of links from each whole device to each other one, by their ids."""
-    entries = {entry.name: entry for entry, _ in found}
-    ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
-    links: dict[str, dict[str, int]] = {}
-    for name, entry in entries.items():
-        pairs = entry.virtual.links if entry.virtual else {}
-        for (one, other), score in pairs.items():
-            ends = ids.get((name, one)), ids.get((name, other))
-            if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:
-                links.setdefault(ends[0], {})[ends[1]] = score // _LINK
-                links.setdefault(ends[1], {})[ends[0]] = score // _LINK
-    return links
-
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
 

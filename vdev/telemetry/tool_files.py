@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -24,8 +23,9 @@ from ..model.telemetry import SmiTool
 from ..planning.plan import DesiredState
 from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
+from .sensors import device_infos
 from .simulation import LOST, DeviceInfo, MeasuredDevice, idle
-from .tool_data import devices_with_tool, script
+from .tool_data import script
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +69,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         return tuple(found)
 
     def wanted(self, plan: DesiredState) -> Mapping[str, DeviceInfo]:
-        return devices_with_tool(plan)
+        return {name: info for name, info in device_infos(plan).items() if info.device.raw.tools}
 
     def present(self, wanted: Mapping[str, DeviceInfo]) -> Collection[str]:
         del wanted
@@ -174,10 +174,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
             trouble = ""
             for name in due:
                 # A device has no sensors if its entry has no telemetry, or while a fault removes it.
-                if at := seen.get(name):
-                    shown = replace(at, info=replace(wanted[name], users=at.info.users))
-                else:
-                    shown = idle(wanted[name], lost=name in lost)
+                shown = seen.get(name) or idle(wanted[name], lost=name in lost)
                 try:
                     self._write(shown)
                 except (OSError, HostError) as failed:
