@@ -162,33 +162,8 @@ _NVIDIA = Exporter(_table("dcgm.csv"), _nvidia_values, _nvidia_labels)
 NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of generated UUIDs; must never change
 _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter's own board names, by PCI device id
 SPEEDS = {3: 8, 4: 16, 5: 32, 6: 64}  # GT/s by generation of PCI Express
-_BLOCKS = (
-    *("sdma", "gfx", "mmhub", "athub", "bif", "hdp", "xgmi_wafl", "df", "smn", "sem", "mp0", "mp1", "fuse"),
-    *("umc", "mca", "vcn", "jpeg", "ih", "mpio"),
-)
-_MEMORY_BLOCK = "umc"
 GTT = 128 * 1024  # MB of host memory that the GPU can use
-_LINKS = 8
-
-_AMD_METRICS = (
-    *_table("amd.csv"),
-    *(
-        Metric(
-            f"gpu_ecc_{word}_{block}",
-            "gauge",
-            f"{word.title()}able error count in {block.upper()} block",
-            f"ecc_{word}ed" if block == _MEMORY_BLOCK else "none",
-        )
-        for word in ("correct", "uncorrect")
-        for block in _BLOCKS
-    ),
-    *(
-        Metric(f"gpu_xgmi_link_{way}", "gauge", f"Accumulated XGMI Link Data {word} in KB", f"link_{number}", labels)
-        for way, word in (("rx", "Read"), ("tx", "Write"))
-        for number in range(_LINKS)
-        for labels in [(("link_index", str(number)),)]
-    ),
-)
+_LINKS = 8  # of a device, in the table
 
 
 def _amd_values(it: MeasuredDevice) -> Values:
@@ -214,7 +189,6 @@ def _amd_values(it: MeasuredDevice) -> Values:
         "free_gtt": GTT,
         "ecc_corrected": whole.ecc_corrected,
         "ecc_uncorrected": whole.ecc_uncorrected,
-        "none": 0,
     }
     if it.info.device.is_partition and it.info.device.part > 0:
         return {**of_partition, **dict.fromkeys(of_device, 0)}
@@ -270,7 +244,7 @@ def serial_number(raw: str) -> str:
     return str(int(hashlib.sha256(raw.encode()).hexdigest()[:10], 16))
 
 
-_AMD = Exporter(_AMD_METRICS, _amd_values, _amd_labels, sorts_labels=True)
+_AMD = Exporter(_table("amd.csv"), _amd_values, _amd_labels, sorts_labels=True)
 
 
 # --- other makers -----------------------------------------------------------------------------------------------------
