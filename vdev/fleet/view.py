@@ -6,8 +6,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..model.device import Health
-from ..planning.plan import DesiredState
 from ..telemetry.exporters import page
 from .controller import Fleet
 from .member import Member
@@ -112,21 +110,16 @@ class FleetView:
         )
 
     def _states(self) -> dict[str, int]:
-        fleet = self._fleet
-        late = fleet.late
-        failing = {node for node, _, why in late if why}
-        behind = {node for node, _, why in late} - failing
-        refused = fleet.maker.refused.keys() - failing
-        left = fleet.left_to_agents
-        missing = fleet.scope.made.keys() - fleet.members.keys() - failing - behind - refused - left
-        settled = fleet.members.keys() - failing - behind - refused
-        return {
-            "settled": len(settled),
-            "behind": len(behind) + len(missing),
-            "failing": len(failing),
-            "refused": len(refused),
-            "withKubelet": len(left),
-        }
+        """The number of nodes in each state."""
+        fleet, late = self._fleet, self._fleet.late
+        names = (*fleet.scope.made, *fleet.members)
+        found = {name: "settled" if name in fleet.members else "behind" for name in names}
+        found |= dict.fromkeys(fleet.left_to_agents, "withKubelet")
+        found |= dict.fromkeys(fleet.maker.refused, "refused")
+        found |= {node: "behind" for node, *_ in late}
+        found |= {node: "failing" for node, _, why in late if why}
+        counts = Counter(found.values())
+        return {state: counts[state] for state in ("settled", "behind", "failing", "refused", "withKubelet")}
 
     def _behind(self) -> Iterator[dict[str, str]]:
         """The nodes that do not match the file; those that fail come first."""
@@ -167,21 +160,22 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
+    """The devices that are not healthy. Those that only claims can get count as a whole, also if partitioned."""
     for member in members:
-        for name, device, health in _broken_of(member.plan) if member.plan else ():
-            found = {"node": member.node.name, "resource": name, "device": device}
-            yield {**found, "why": health.reason, "injected": health.injected}
-
-
-def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
-    """Resource or driver, device and health. Devices that only claims can get count as a whole, also if partitioned."""
-    for resource in plan.advertised.resources.values():
-        if resource.healthy < len(resource.slots):
-            for slot in resource.slots:
-                if not slot.health.healthy:
-                    yield resource.name, slot.id, slot.health
-    for driver, pool in plan.pools.items():
-        found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
-        for device, health in found.items():
-            if not any(device in resource.raws for resource in plan.advertised.resources.values()):
-                yield driver, device, health
+        if (plan := member.plan) is None:
+            continue
+        broken = [
+            (resource.name, slot.id, slot.health)
+            for resource in plan.advertised.resources.values()
+            if resource.healthy < len(resource.slots)
+            for slot in resource.slots
+            if not slot.health.healthy
+        ]
+        for driver, pool in plan.pools.items():
+            found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
+            for device, health in found.items():
+                if not any(device in resource.raws for resource in plan.advertised.resources.values()):
+                    broken.append((driver, device, health))
+        for name, device, health in broken:
+            where = {"node": member.node.name, "resource": name, "device": device}
+            yield {**where, "why": health.reason, "injected": health.injected}
