@@ -20,7 +20,7 @@ from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
-from .rules import DEVICE, KINDS, FaultRule, Start
+from .rules import DEVICE, KINDS, FaultRule, Since
 from .schedule import NO_LABELS, Activation, Dice, begins_between, earliest, hits, on_node, phase, seconds_of
 from .targets import ActiveFaults
 
@@ -87,10 +87,10 @@ class RuleRun:
         """Update the state. Returns whether a momentary fault must happen now."""
         rule, was_active, since = self.rule, self.active, self.looked_at
         begins = rule.momentary and any(begins_between(rule, self.dice, each, since, now) for each in self.activations)
-        phases = {each: phase(rule, self.dice, each, now) for each in self.activations}
-        self.acting = tuple(each for each, its in phases.items() if its.active)
-        self.activations = tuple(each for each, its in phases.items() if its.active or its.changes_at is not None)
-        self.changes_at = earliest(each.changes_at for each in phases.values())
+        phases = [(each, *phase(rule, self.dice, each, now)) for each in self.activations]
+        self.acting = tuple(each for each, is_active, _ in phases if is_active)
+        self.activations = tuple(each for each, is_active, changes_at in phases if is_active or changes_at is not None)
+        self.changes_at = earliest(changes_at for *_, changes_at in phases)
         self.looked_at = now
         if not self.active:
             self.delays.clear()
@@ -167,8 +167,8 @@ class Engine:
         rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
         is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
-        if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
-            run.activations = (Activation(loaded.since if rule.start is Start.LOAD else started),)
+        if not rule.triggered and not loaded.cleared:
+            run.activations = (Activation(started if rule.since is Since.START else loaded.since),)
         run.select(self.inventory)
         return run
 
@@ -259,7 +259,7 @@ class Engine:
     @property
     def has_unseen_files(self) -> bool:
         """Whether a rule waits for a file that has not been checked yet."""
-        return any(run.file_exists is None for run in self.runs.values() if run.rule.start is Start.FILE)
+        return any(run.file_exists is None for run in self.runs.values() if run.rule.on_file)
 
     def saw_file(self, run: RuleRun, *, exists: bool) -> None:
         """Record whether the file that a rule waits for exists."""
@@ -355,7 +355,7 @@ class Engine:
         keys = frozenset((resource, each) for each in ids)
         now = self.clock.now()
         for run in self.runs.values():
-            waits = run.live and run.rule.start is Start.ALLOCATE
+            waits = run.live and run.rule.on_allocate
             if waits and (selected := keys & run.targets) and run.counted_hit():
                 run.activate(Activation(now, selected), now)
                 self._on_change()

@@ -168,16 +168,6 @@ class Since(StrEnum):
     START = "start"
 
 
-class Start(StrEnum):
-    """The event from which a rule's times count."""
-
-    LOAD = "load"  # the rule was read
-    START = "start"  # the plugin started
-    ALLOCATE = "allocate"  # a pod was given one of the devices
-    FILE = "file"  # a file appeared
-    MANUAL = "manual"  # `vdev fault trigger`
-
-
 OF_DEVICES = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
 """The keys of effects on devices."""
 DEVICE = "device"
@@ -336,16 +326,6 @@ class FaultRule(Placed):
         return KINDS[self.kind]
 
     @property
-    def start(self) -> Start:
-        if self.on_allocate:
-            return Start.ALLOCATE
-        if self.on_file:
-            return Start.FILE
-        if self.manual:
-            return Start.MANUAL
-        return Start.START if self.since is Since.START else Start.LOAD
-
-    @property
     def verdict(self) -> Health | None:
         """The health that the devices get, or None if the rule does not change it."""
         if self.flap is not None:
@@ -385,7 +365,7 @@ class FaultRule(Placed):
     @property
     def triggered(self) -> bool:
         """Whether the rule's times start with an event: an allocation, a file or a command."""
-        return self.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
+        return bool(self.on_allocate or self.on_file or self.manual)
 
     def concerns(self, resource: str) -> bool:
         return fnmatchcase(resource, self.resource)

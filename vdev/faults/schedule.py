@@ -16,10 +16,9 @@ from fnmatch import fnmatchcase
 
 from ..model.device import EMPTY, Key
 from .effects import DelayTimes, FlapTimes
-from .rules import ALWAYS, FaultRule, OnNodes, Start
+from .rules import ALWAYS, FaultRule, OnNodes
 
 NO_LABELS = EMPTY
-_COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
 
@@ -60,14 +59,6 @@ class Span:
     real: bool = True  # False for a repetition that was left out at random
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Whether a rule is active, and the time until which that cannot change (None: forever)."""
-
-    active: bool
-    changes_at: float | None
-
-
 def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
     """Whether a rule is for the node with these labels."""
     named = not nodes.names or any(fnmatchcase(dice.node, pattern) for pattern in nodes.names)
@@ -87,14 +78,14 @@ def spans(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> 
                 yield span
 
 
-def phase(rule: FaultRule, dice: Dice, activation: Activation, now: float) -> Phase:
-    """Return the rule's state at `now`, which is valid until `changes_at`."""
+def phase(rule: FaultRule, dice: Dice, activation: Activation, now: float) -> tuple[bool, float | None]:
+    """Return whether the rule is active at `now`, and the time until which that cannot change (None: forever)."""
     for span in spans(rule, dice, activation, now):
         if span.start > now:
-            return Phase(active=False, changes_at=span.start)
+            return False, span.start
         if span.real and span.end > now:
-            return Phase(active=True, changes_at=None if span.end == math.inf else span.end)
-    return Phase(active=False, changes_at=None)
+            return True, None if span.end == math.inf else span.end
+    return False, None
 
 
 def begins_between(rule: FaultRule, dice: Dice, activation: Activation, since: float, now: float) -> bool:
@@ -137,7 +128,7 @@ def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: flo
     # Skip past repetitions. Jitter moves a start by up to one period, and the last span may not have ended.
     number = max(0, math.floor((after - activation.at - at) / period) - 2) if period and after > activation.at else 0
     # `nth` and `probability` apply to repetitions only if they do not apply to calls, allocations or files.
-    is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or activation.once
+    is_certain = activation.once or rule.traits.counts_calls or rule.on_allocate or rule.on_file is not None
     while times is None or number < times:
         start = activation.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
         real = is_certain or hits(rule, dice, number + 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiResource, ApiVerb
-from ..faults.rules import DEVICE, FaultRule, Start
+from ..faults.rules import DEVICE, FaultRule
 from ..model.fleet import Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -142,7 +142,7 @@ _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELE
 
 def without_effect(rule: FaultRule) -> str:
     """Why the rule has no effect on nodes without a kubelet; empty if it has one."""
-    if rule.start is Start.FILE:
+    if rule.on_file:
         return "it waits for a file of its node, and a node without a kubelet has none"
     # Only writes about the nodes can fail. The status of claims is written by DRA drivers only.
     if (api := rule.api) is not None:
