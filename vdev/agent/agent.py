@@ -221,7 +221,7 @@ class Agent:
             log.info("stopping")
             for task in tasks:
                 task.cancel()
-            await self.dra.stop(hands_over=await self.lock.is_awaited())
+            await self.dra.stop()
             await self.lists.stop()
 
     def _follow(self, group: asyncio.TaskGroup) -> list[_Task]:

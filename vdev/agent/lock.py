@@ -21,9 +21,8 @@ log = structlog.get_logger(__name__)
 class NodeLock:
     """The right to serve a directory: `take` waits for it, `is_ours` checks it, `release` gives it back.
 
-    An agent that stands by locks the directory of DRA drivers, so that the agent that serves knows at its end whether
-    another one takes over. If the system cannot lock the directory, the right is given at once. An error
-    of the directory is reported when the sockets are created.
+    If the system cannot lock the directory, the right is given at once. An error of the directory is reported when the
+    sockets are created.
     """
 
     def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
@@ -33,43 +32,25 @@ class NodeLock:
         self._on_change = on_change  # of `trouble`
         self._intervals, self._clock = timing
         self._lock = DirectoryLock(directory)
-        self._presence = DirectoryLock(directory.parent / "plugins_registry")
         self._taken = False
         self._served: os.stat_result | None = None  # the directory that another agent serves
 
     async def take(self) -> None:
         """Wait until the directory exists and no other agent serves it."""
-        try:
-            while True:
-                before = self.trouble
-                self.trouble, is_served, pause = await asyncio.to_thread(self._take)
-                self.stand_by = self.trouble if is_served else ""
-                if self.trouble != before:
-                    self._on_change()
-                if not self.trouble:
-                    break
-                if self.trouble != before:
-                    log.warning("waiting to serve the node", reason=self.trouble)
-                await self._clock.sleep(pause)
-            self._taken = True
-            if before:
-                log.info("serving the node", directory=str(self._directory))
-        finally:
-            self._presence.release()
-
-    async def is_awaited(self) -> bool:
-        """Whether another agent stands by to take over."""
-        if not self._taken or await asyncio.to_thread(self._show):
-            self._presence.release()
-            return False
-        return True
-
-    def _show(self) -> bool:
-        """Show that this agent stands by; returns False if another one already does."""
-        try:
-            return self._presence.take()
-        except OSError:  # the directory does not exist
-            return True
+        while True:
+            before = self.trouble
+            self.trouble, is_served, pause = await asyncio.to_thread(self._take)
+            self.stand_by = self.trouble if is_served else ""
+            if self.trouble != before:
+                self._on_change()
+            if not self.trouble:
+                break
+            if self.trouble != before:
+                log.warning("waiting to serve the node", reason=self.trouble)
+            await self._clock.sleep(pause)
+        self._taken = True
+        if before:
+            log.info("serving the node", directory=str(self._directory))
 
     def is_ours(self) -> bool:
         """Whether the directory is still ours: one that was removed and made again is locked again. Blocks briefly.
@@ -106,5 +87,4 @@ class NodeLock:
             why = f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again"
             return why, False, self._intervals.look_for_directory
         self._served = found
-        self._show()  # before the status says so: the other agent may end at once
         return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True, pause

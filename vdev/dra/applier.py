@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from ..agent.applier import Applier
 from ..aio.tasks import cancel_and_wait
 from ..kube.informer import Informer
@@ -24,9 +22,6 @@ from .slice_applier import ResourceSlices
 if TYPE_CHECKING:
     from ..agent.agent import Agent
     from .driver import DraDriver
-
-
-log = structlog.get_logger(__name__)
 
 
 class DraDrivers(Applier):
@@ -141,18 +136,8 @@ class DraDrivers(Applier):
             driver.servicer.calls.wake()
         self.slices.look()
 
-    async def stop(self, *, hands_over: bool = False) -> None:
-        """Delete the slices, then end the drivers. With `hands_over`, a standby agent takes over the slices."""
-        if not self._begun.is_set():
-            return
-        if hands_over:
-            log.info("ResourceSlices left to the agent that stands by")
-        else:
-            try:
-                async with self._options.clock.timeout(self._options.intervals.last_requests):
-                    await self._retrier.run("deleting ResourceSlices", self.slices.withdraw)
-            except TimeoutError:
-                log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
+    async def stop(self) -> None:
+        """End the drivers. The slices stay for the next agent; without one, the kubelet deletes them in 30 seconds."""
         await cancel_and_wait(self._tasks.values())
 
     def measure(self) -> None:

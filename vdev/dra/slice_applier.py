@@ -97,13 +97,6 @@ class ResourceSlices(ApiApplier):
             self._pools = plan.pools
             self._note(wants=bool(plan.pools))
 
-    async def withdraw(self) -> None:
-        """Delete all slices at a clean shutdown. Raises ApiServerError."""
-        for each in (await self._seen()).values() if self._follows else ():
-            if _is_ours(each):
-                await self._delete(each)
-        self._drivers.clear()
-
     async def _write(self, document: Document) -> None:
         self._uid = str((document.get("metadata") or {}).get("uid") or "")
         present = (await self._seen()).values()
