@@ -18,7 +18,6 @@ class Intervals:
     look_at_files: float = 2.0  # each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
-    look_at_command_socket: float = 30.0
     look_at_label: float = 30.0  # labels of the Node, without the permission to watch it
     watch_again: float = 600.0  # until the next attempt to watch the Node
     look_at_lock: float = (
@@ -53,7 +52,7 @@ class Intervals:
     # Time that the kubelet gets.
     kubelet_grace: float = 10.0  # to load its pods after its start; until then PodResources may omit some
     admission: float = 0.5  # to admit a pod after Allocate, before PodResources can list it
-    name_holder: float = 1.0  # before the next PodResources call for a pod that is not listed yet; doubles each time
+    name_holder: float = 1.0  # before the next PodResources call for a pod that is not listed yet
     unnamed_allocate: float = 5.0  # to list the pod of an Allocate call; after that, the pod counts as rejected
     pod_resources_answer: float = 5.0  # to answer PodResources
     first_reading: float = 1.0  # to answer PodResources before the first list

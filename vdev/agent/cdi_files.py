@@ -1,7 +1,7 @@
 """Our CDI specifications on disk: `vdev-*.json`, each written, repaired and removed on its own.
 
 A file that cannot be written leaves the others alone. A file that something else deletes or changes is written again
-at once, but not again before a pause.
+at once.
 """
 
 import contextlib
@@ -40,7 +40,6 @@ class CdiFiles(HostFiles[_Name, _Device]):
         self.directory = directory
         self._documents: list[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
         self._texts: dict[str, bytes] = {}  # the text that was read or written last, by file name
-        self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
     @property
     def trouble(self) -> str:
@@ -132,10 +131,6 @@ class CdiFiles(HostFiles[_Name, _Device]):
             self._texts[name] = text
             return ""
         if self._texts.get(name) == text:
-            now = self._clock.now()
-            if now < self._repair_at.get(name, now):
-                return f"something else keeps deleting or changing {path}; it is written again with pauses"
-            self._repair_at[name] = now + self._intervals.retry_host_files
             log.warning("CDI specification deleted or changed by something else", file=str(path))
         try:
             write_atomic(path, text)

@@ -90,15 +90,6 @@ class PodHolders:
         self._will_ask = False
         self.asked.set()
 
-    def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
-        """Return the devices without a known pod that were allocated, or that claims have (`claimed`, by driver)."""
-        unnamed = set(self.known.awaited)
-        for driver, devices in claimed.items():
-            unnamed.update((driver, device) for device in devices)
-        for use in self.known.claims:
-            unnamed.discard((use.driver, use.device))
-        return frozenset(unnamed)
-
     async def refresh(self) -> None:
         """Ask the kubelet."""
         async with self._asking:

@@ -6,7 +6,6 @@ an endless loop (see `Retrier.run_forever`).
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Collection, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ import structlog
 from ..aio.clock import Clock
 from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
-from ..model.device import Key
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -62,8 +60,6 @@ class Triggers:
         self._agent = agent
         self._intervals, self._clock = agent.options.timing
         self._watcher: Watcher  # from `begin` on
-        self._unnamed: frozenset[Key] = frozenset()  # allocated devices without a pod in the last answer
-        self._name_again = math.inf  # seconds until the next question because of that
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -141,16 +137,12 @@ class Triggers:
 
         It asks sooner while an allocated device has no pod in the answer.
         """
-        acts = not self._agent.handovers.is_idle
-        pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
-        holders = self._agent.holders
-        await self._clock.wait(holders.asked, min(pace, self._name_again))
+        holders, intervals = self._agent.holders, self._intervals
+        pace = intervals.look_at_holders if self._agent.handovers.is_idle else intervals.look_at_holders_for_actions
+        if holders.readable and holders.known.awaited:
+            pace = intervals.name_holder
+        await self._clock.wait(holders.asked, pace)
         await self._clock.sleep(self._agent.retrier.pause(ASKING_HOLDERS))
         holders.asked.clear()
         await self._agent.read_holders()
-        before, self._unnamed = self._unnamed, holders.unnamed(self._agent.dra.claimed)
-        if before != self._unnamed:
-            self._name_again = self._intervals.name_holder if self._unnamed else math.inf
-        else:
-            self._name_again *= 2
         self._agent.pending.add()
