@@ -19,7 +19,6 @@ import structlog
 from ..aio.tasks import acting_on, in_background, run_until
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.service import ServiceState
-from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import DraDrivers
 from ..faults.schedule import earliest
@@ -64,8 +63,7 @@ class Agent:
         self.options = options
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
-        # The order matters: a part that takes `self` may use only the parts above it now, and all of them later. The
-        # lambda names a part below, because requests and holders need each other.
+        # The order matters: a part that takes `self` may use only the parts above it now, and all of them later.
         self.pending = PendingWork(clock)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
@@ -73,13 +71,6 @@ class Agent:
         self.state = StateFile(self)
         self.placeholders = Placeholders(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
-        self.requests = Requests(
-            self.metrics,
-            handed_over=self.handovers.granted,
-            pre_start=self.handovers.pre_start,
-            allocate_deadline=5.0,
-            on_granted=lambda keys: self.holders.note_allocated(keys),
-        )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(self)
         chooser = FileChooser(options, self.node_api.object, self.state, reload=self.reload)
@@ -87,7 +78,7 @@ class Agent:
         self.health = HealthMonitor(options.host, self.metrics, clock, on_change=self.pending.add)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
-        self.holders = PodHolders(options, self.link, self.requests, self.lists, self.faults.engine)
+        self.holders = PodHolders(self)
         self.kernel_log = KernelLog(options.node_name, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, self.retrier, on_change=self.pending.add)

@@ -102,15 +102,7 @@ class DeviceLists:
                 log.info("resource kept for pods that may hold its devices", resource=name)
             else:
                 log.info("resource added", resource=name, devices=len(resource.slots))
-            service = self.services[name] = ResourceService(
-                resource,
-                encoded,
-                self._agent.link,
-                self._agent.requests,
-                on_state=self._agent.on_state,
-                faults=self._agent.faults.engine,
-                timing=self._agent.options.timing,
-            )
+            service = self.services[name] = ResourceService(resource, encoded, self._agent)
             # The kubelet must have dropped the last service of this resource.
             serving = self._retrier.supervise(f"serving {name}", service.run, after=self._tasks.get(name))
             self._tasks[name] = self._group.create_task(serving, name=f"serve {name}")

@@ -1,22 +1,23 @@
 """Asks the kubelet which pods hold which devices. What its answers mean is decided in `planning.in_use`."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import structlog
 
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
-from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.servicer import Requests
-from ..faults.engine import Engine
 from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, InUse
-from .device_lists import DeviceLists
-from .options import Options
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -27,18 +28,14 @@ class PodHolders:
     The requests in flight count as well. A fault rule may keep answers back.
     """
 
-    def __init__(
-        self, options: Options, link: KubeletSocket, requests: Requests, lists: DeviceLists, faults: Engine
-    ) -> None:
-        self._link = link
-        self._requests = requests
-        self._lists = lists
-        self._faults = faults
-        self._intervals, self._clock = options.timing
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._intervals, self._clock = agent.options.timing
         self.known: InUse = in_use.UNKNOWN
         self.source, self.source_since = "nothing yet", self._clock.wall()  # of `known`; seconds since the epoch
-        self._socket = options.pod_resources_socket
-        self._checkpoint = CheckpointReader(link.directory)
+        self._socket = agent.options.pod_resources_socket
+        self._checkpoint = CheckpointReader(agent.link.directory)
+        self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
         self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
         self._will_ask = False  # a question comes after the pause for admissions
         self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
@@ -47,7 +44,7 @@ class PodHolders:
     @property
     def in_use(self) -> InUse:
         """The devices that pods may hold now."""
-        return replace(self.known, in_flight=self._requests.in_flight)
+        return replace(self.known, in_flight=frozenset(itertools.chain(*self._in_flight.values())))
 
     @property
     def readable(self) -> bool:
@@ -73,6 +70,19 @@ class PodHolders:
     def recall(self, held: Collection[Key]) -> None:
         """Take these as held, as an earlier process knew, until a trusted answer leaves them out."""
         self.known = self.known.with_recorded(held, self._clock.now())
+
+    @contextmanager
+    def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
+        """A context in which an Allocate, or a question about preferred ids, with these devices is unfinished.
+
+        None of them is removed from a list meanwhile.
+        """
+        call = object()
+        self._in_flight[call] = keys
+        try:
+            yield
+        finally:
+            del self._in_flight[call]
 
     def note_allocated(self, keys: Collection[Key]) -> None:
         """From now on a pod may hold these."""
@@ -103,9 +113,9 @@ class PodHolders:
         Returns None if the kubelet's rate limit refuses the call after an answer: it runs, so that answer still counts.
         """
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
-        kubelet = (self._link.generation, socket)
+        kubelet = (self._agent.link.generation, socket)
         answer = None
-        if socket is not None and not self._faults.pod_resources_down:
+        if socket is not None and not self._agent.faults.engine.pod_resources_down:
             try:
                 answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
             except podresources.RateLimited:
@@ -114,10 +124,10 @@ class PodHolders:
                     return None
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
-        if kubelet != (self._link.generation, socket):
+        if kubelet != (self._agent.link.generation, socket):
             answer = None
         holders, claims = answer or (None, ())
-        return HoldersReading(asked_at, holders, claims, checkpoint, kubelet, self._lists.is_listened_to)
+        return HoldersReading(asked_at, holders, claims, checkpoint, kubelet, self._agent.lists.is_listened_to)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""

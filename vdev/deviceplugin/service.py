@@ -11,23 +11,23 @@ end of an old one takes the new one down. So the server is stopped first, which 
 import asyncio
 import functools
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError
 from ..faults.effects import RegisterFaults
-from ..faults.engine import Engine
 from ..planning.resources import Resource
 from . import registration
-from .registration import KubeletSocket
-from .servicer import Requests, Servicer
+from .servicer import Servicer
 from .socket_server import SocketServer
+
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -66,31 +66,22 @@ class ResourceService:
         self,
         resource: Resource,
         encoded: bytes,
-        kubelet: KubeletSocket,
-        requests: Requests,
-        *,
-        on_state: Callable[[str, ServiceState], None],
-        faults: Engine,
-        timing: Timing = PRODUCTION_TIMING,
+        agent: "Agent",
     ) -> None:
         self.name = resource.name
         self.state = ServiceState.STARTING
         self.trouble = ""
         self.registrations = 0
-        self._kubelet = kubelet
-        self._on_state = on_state
-        self._timing = timing
-        self._intervals, self._clock = timing
-        self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
-        self._faults = faults
+        self._agent = agent
+        self._kubelet = agent.link
+        self._intervals, self._clock = agent.options.timing
+        self._backoff = Backoff(self._intervals.retry_first, self._intervals.retry_most)
         self._faults_changed = False  # faults may have changed since the last registration
         self._server: SocketServer | None = None
         self._wake = asyncio.Event()
-        self.servicer = Servicer(
-            resource, encoded, requests, on_stream=self._wake.set, faults=faults, clock=timing.clock
-        )
+        self.servicer = Servicer(resource, encoded, agent, on_stream=self._wake.set)
         self._renew = False  # the options changed since the registration
-        self._generation = kubelet.generation  # of the kubelet of the current or next registration
+        self._generation = self._kubelet.generation  # of the kubelet of the current or next registration
         self._attempt = 0  # failed attempts with that kubelet
 
     @property
@@ -190,7 +181,7 @@ class ResourceService:
 
     async def _serve(self) -> SocketServer:
         path = self._kubelet.new_socket_path(self.name)
-        server = SocketServer(self.servicer.handlers(), path, self._timing)
+        server = SocketServer(self.servicer.handlers(), path, self._agent.options.timing)
         self.servicer.calls.open()
         self.servicer.close_streams()  # those of a server that did not stop in time
         self.servicer.streams_opened = 0
@@ -202,7 +193,7 @@ class ResourceService:
         if self._kubelet.socket is None:
             self._become(ServiceState.SERVING)
             return
-        rule, fault = self._faults.on_register(self.name) or ("", _NO_FAULT)
+        rule, fault = self._agent.faults.engine.on_register(self.name) or ("", _NO_FAULT)
         if fault.never:
             self._become(ServiceState.WAITING, f"held back by the fault {rule!r}")
             return
@@ -293,4 +284,4 @@ class ResourceService:
                 log.info("serving", resource=self.name, socket=self.socket)
             case ServiceState.STARTING:
                 pass
-        self._on_state(self.name, state)
+        self._agent.on_state(self.name, state)

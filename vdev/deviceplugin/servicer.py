@@ -6,28 +6,27 @@ A servicer answers from the current `resource` and decides nothing. A new value 
 
 import asyncio
 import functools
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import structlog
 
-from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError
 from ..faults.effects import Answer, Rpc, StreamFaults
-from ..faults.engine import Engine
-from ..model.device import Health, Key, Slot
-from ..observe.metrics import Metrics
+from ..model.device import Health, Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
 from .rpc import RIGHT, Context, RpcCalls, unary
 
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
+
 log = structlog.get_logger(__name__)
 
+_ALLOCATE = 5.0  # seconds; the kubelet itself has no deadline
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 _SERVICE = "v1beta1.DevicePlugin"
@@ -106,53 +105,6 @@ def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> byt
     raise ValueError(f"a list cannot have the fault {fault.fault!r}")
 
 
-HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]
-"""The action for slots of a resource that are handed over to another pod."""
-
-
-class Requests:
-    """The state that the servicers of all resources share: the requests in flight, and the callbacks for grants.
-
-    An id in an unfinished Allocate is never removed from a list.
-
-    For resources with actions, `handed_over` is called after a request was granted and before the response, and
-    `pre_start` before a container starts; it raises ActionFailed. `on_granted` is called with the devices of each
-    granted Allocate, which a pod may hold from then on. An Allocate or a preference fails after `allocate_deadline`
-    seconds; the kubelet itself has no deadline.
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        handed_over: HandoverAction,
-        pre_start: HandoverAction,
-        allocate_deadline: float,
-        on_granted: Callable[[Collection[Key]], None],
-    ) -> None:
-        self.handed_over = handed_over
-        self.pre_start = pre_start
-        self.on_granted = on_granted
-        self.allocate_deadline = allocate_deadline
-        self.metrics = metrics
-        self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
-
-    @property
-    def in_flight(self) -> frozenset[Key]:
-        """The ids in unfinished RPCs; for GetPreferredAllocation, all available ids."""
-        return frozenset(itertools.chain(*self._in_flight.values()))
-
-    @contextmanager
-    def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
-        """A context in which a request with these devices is in flight."""
-        call = object()
-        self._in_flight[call] = keys
-        try:
-            yield
-        finally:
-            del self._in_flight[call]
-
-
 class Servicer:
     """Serves one resource; `streams` counts the open ListAndWatch calls.
 
@@ -164,20 +116,18 @@ class Servicer:
         self,
         resource: Resource,
         encoded: bytes,
-        requests: Requests,
+        agent: "Agent",
         *,
         on_stream: Callable[[], None],
-        faults: Engine,
-        clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
         self.streams = 0
         self.streams_opened = 0  # since the socket was made
-        self._requests = requests
+        self._agent = agent
         self._on_stream = on_stream
-        self._faults = faults
-        self._clock = clock
-        self.calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=requests.metrics, clock=clock)
+        self._faults = faults = agent.faults.engine
+        self._clock = clock = agent.options.clock
+        self.calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=agent.metrics, clock=clock)
         self._list = encoded
         self._version = 0
         self._cut = 0  # how often streams were closed on purpose
@@ -258,11 +208,10 @@ class Servicer:
     async def _get_preferred(
         self, request: pb.PreferredAllocationRequest, context: Context
     ) -> pb.PreferredAllocationResponse:
-        deadline = self._requests.allocate_deadline
         name = self.resource.name
         available = [(name, each) for asked in request.container_requests for each in asked.available_deviceIDs]
-        with self._requests.in_request(available):
-            async with self.calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
+        with self._agent.holders.in_request(available):
+            async with self.calls.answering(Rpc.PREFERRED, context, deadline=_ALLOCATE) as wrong:
                 answers: list[Sequence[str]] = []
                 for asked in request.container_requests:
                     ids, must = asked.available_deviceIDs, asked.must_include_deviceIDs
@@ -277,22 +226,22 @@ class Servicer:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
         keys = [(name, each) for ids in wanted for each in ids]
         # Only the record of a device that changes hands waits for something, so nothing else needs a deadline.
-        deadline = self._requests.allocate_deadline if self.resource.acts_on_handovers else None
+        deadline = _ALLOCATE if self.resource.acts_on_handovers else None
         # In flight before a fault may delay the call, so that none of its devices is dropped in the meantime.
-        with self._requests.in_request(keys):
+        with self._agent.holders.in_request(keys):
             async with self.calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
                 edits = [container_edits(resource, allocate(resource, ids)) for ids in wanted]
-                self._requests.on_granted(keys)
+                self._agent.holders.note_allocated(keys)
                 for ids in wanted:
                     self._faults.note_allocate(name, ids)
                 if resource.acts_on_handovers:
                     for ids in wanted:
-                        await self._requests.handed_over(resource, ids)
+                        await self._agent.handovers.granted(resource, ids)
                 right = allocate_response(edits)
                 return right if wrong is RIGHT else faulty_allocate(wrong, request, right)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
         async with self.calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
-            await self._requests.pre_start(self.resource, request.devices_ids)
+            await self._agent.handovers.pre_start(self.resource, request.devices_ids)
             return pb.PreStartContainerResponse()
