@@ -69,7 +69,8 @@ def _plain(value: Any) -> Any:
         case Section():
             return {key: item for key, item in value.by_key.items() if item is not None}
         case AttributeTest():
-            return value.written
+            operand = _plain(value.operand)
+            return {value.operator: operand} if value.operator else operand
         case Range():
             return [value.low, value.high] if value.low != value.high else value.low
         case Template():

@@ -4,10 +4,10 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, TypeVar, assert_never
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -112,24 +112,6 @@ Glob = Annotated[tuple[GlobItem, ...], AfterValidator(_needed), OneOrMany(), Sho
 """One pattern, or a list of patterns."""
 
 
-class Operator(StrEnum):
-    """The operator of a condition on an attribute."""
-
-    GLOB = "glob"
-    IN = "in"
-    NOT_IN = "notIn"
-    EXISTS = "exists"
-    GT = ">"
-    GE = ">="
-    LT = "<"
-    LE = "<="
-
-
-_NAMES = {Operator.GT: "gt", Operator.GE: "ge", Operator.LT: "lt", Operator.LE: "le"}
-_OPERATORS = {each.value: each for each in (Operator.IN, Operator.NOT_IN, Operator.EXISTS)}
-_OPERATORS |= {word: each for each, name in _NAMES.items() for word in (each.value, name)}
-
-
 _HEX = "0x"
 _NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
 
@@ -142,10 +124,10 @@ def number(text: str | None) -> float | None:
     return float(int(text, 16)) if _HEX in text.lower() else float(text)
 
 
-def _number_text(value: object) -> str:
+def _number_text(value: object) -> Plain:
     if isinstance(value, bool) or number(str(value)) is None:
         refuse(f"expected a number, got {described(value)}")
-    return str(value)
+    return Plain(value)
 
 
 _pattern_problem = functools.partial(path_pattern.problem, is_path=False)
@@ -153,13 +135,28 @@ TextPattern = Annotated[Text, Constraint(_pattern_problem)]
 WordPattern = Annotated[Word, Constraint(_pattern_problem)]
 """A pattern for a non-empty text."""
 
-_PATTERN: TypeAdapter[str] = TypeAdapter(TextPattern)
+_PATTERN: TypeAdapter[Any] = TypeAdapter(TextPattern)
 _PATTERNS: TypeAdapter[Any] = TypeAdapter(Annotated[tuple[TextPattern, ...], not_empty()])
 _EXISTS: TypeAdapter[Any] = TypeAdapter(Flag)
-_COMPARED_WITH: TypeAdapter[Any] = TypeAdapter(
-    Annotated[str, BeforeValidator(_number_text), WithJsonSchema({"type": ["number", "string"]})]
+_NUMBER_TEXT: TypeAdapter[Any] = TypeAdapter(
+    Annotated[Any, BeforeValidator(_number_text), WithJsonSchema({"type": ["number", "string"]})]
 )
-_OPERANDS = {Operator.IN: _PATTERNS, Operator.NOT_IN: _PATTERNS, Operator.EXISTS: _EXISTS}
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    "gt": operator.gt,
+    ">=": operator.ge,
+    "ge": operator.ge,
+    "<": operator.lt,
+    "lt": operator.lt,
+    "<=": operator.le,
+    "le": operator.le,
+}
+_OPERANDS = {
+    "in": _PATTERNS,
+    "notIn": _PATTERNS,
+    "exists": _EXISTS,
+    **dict.fromkeys(_COMPARISONS, _NUMBER_TEXT),
+}
 _TEST_JSON = {
     "anyOf": [
         {"type": "string"},
@@ -168,9 +165,7 @@ _TEST_JSON = {
             "minProperties": 1,
             "maxProperties": 1,
             "additionalProperties": False,
-            "properties": {
-                word: _OPERANDS.get(kind, _COMPARED_WITH).json_schema() for word, kind in _OPERATORS.items()
-            },
+            "properties": {word: operand.json_schema() for word, operand in _OPERANDS.items()},
         },
     ]
 }
@@ -178,11 +173,12 @@ _TEST_JSON = {
 
 @dataclass(frozen=True, slots=True)
 class AttributeTest:
-    """A condition on the value of a sysfs attribute."""
+    """A condition on the value of a sysfs attribute, as in the file."""
 
-    operator: Operator
-    values: tuple[str, ...]  # the pattern (GLOB), allowed values (IN), "true" or "false" (EXISTS), or the number
-    written: str | dict[str, str | list[str]] = field(default="", compare=False)  # as in the file
+    operator: str
+    """A key of `_OPERANDS`; empty for a pattern."""
+    operand: Any
+    """The pattern, the patterns (in, notIn), a boolean (exists), or the text of a number."""
 
 
 def _test(value: object) -> AttributeTest:
@@ -190,7 +186,7 @@ def _test(value: object) -> AttributeTest:
     if isinstance(value, AttributeTest):
         return value
     if type(value) is str:
-        return AttributeTest(Operator.GLOB, (_PATTERN.validate_python(value),), value)
+        return AttributeTest("", _PATTERN.validate_python(value))
     if not isinstance(value, dict):
         quoted = f'write it in quotes: "{value}"' if isinstance(value, str) else ""
         refuse(
@@ -199,23 +195,10 @@ def _test(value: object) -> AttributeTest:
     if len(value) != 1:
         refuse(
             f"expected one operator, got {len(value)}",
-            listed(_OPERATORS, lead="expected one of", command="vdev schema"),
+            listed(_OPERANDS, lead="expected one of", command="vdev schema"),
         )
-    ((word, given),) = value.items()
-    kind = _OPERATORS[one_of(word, _OPERATORS)]
-    operand = _OPERANDS.get(kind, _COMPARED_WITH).validate_python(given)
-    if isinstance(operand, tuple):
-        return AttributeTest(kind, operand, {word: list(operand)})
-    text = str(operand).lower()
-    return AttributeTest(kind, (text,), {word: Plain(text)})
-
-
-_COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
-    Operator.GT: operator.gt,
-    Operator.GE: operator.ge,
-    Operator.LT: operator.lt,
-    Operator.LE: operator.le,
-}
+    ((word, operand),) = value.items()
+    return AttributeTest(word, _OPERANDS[one_of(word, _OPERANDS)].validate_python(operand))
 
 
 def meets(test: AttributeTest, value: str | None) -> bool:
@@ -223,34 +206,26 @@ def meets(test: AttributeTest, value: str | None) -> bool:
 
     sysfs has PCI ids as `0x10de` and USB ids as `046d`. A pattern matches with and without the prefix, in any case.
     """
-    match test.operator:
-        case Operator.EXISTS:
-            return (value is not None) == (test.values[0] == "true")
-        case Operator.NOT_IN:
-            return value is None or not any(_fits(value, pattern) for pattern in test.values)
-        case Operator.GLOB | Operator.IN:
-            return value is not None and any(_fits(value, pattern) for pattern in test.values)
-        case Operator.GT | Operator.GE | Operator.LT | Operator.LE:
-            left, right = number(value), number(test.values[0])
-            return left is not None and right is not None and _COMPARED[test.operator](left, right)
-        case _:
-            assert_never(test.operator)
+    if test.operator == "exists":
+        return (value is not None) == test.operand
+    if compare := _COMPARISONS.get(test.operator):
+        left, right = number(value), number(test.operand)
+        return left is not None and right is not None and compare(left, right)
+    patterns = test.operand if test.operator else (test.operand,)
+    is_matched = value is not None and any(_fits(value, pattern) for pattern in patterns)
+    return is_matched != (test.operator == "notIn")
 
 
 def wording(attribute: str, test: AttributeTest) -> str:
     """Return a condition in words: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
-    values = ", ".join(test.values)
     match test.operator:
-        case Operator.EXISTS:
-            return f"{attribute} {'exists' if values == 'true' else 'is absent'}"
-        case Operator.IN:
-            return f"{attribute} in [{values}]"
-        case Operator.NOT_IN:
-            return f"{attribute} not in [{values}]"
-        case Operator.GLOB:
-            return f"{attribute} = {values}"
+        case "exists":
+            return f"{attribute} {'exists' if test.operand else 'is absent'}"
+        case "in" | "notIn":
+            verb = "in" if test.operator == "in" else "not in"
+            return f"{attribute} {verb} [{', '.join(test.operand)}]"
         case _:
-            return f"{attribute} {test.operator} {values}"
+            return f"{attribute} {test.operator or '='} {test.operand}"
 
 
 def _fits(value: str, pattern: str) -> bool:
