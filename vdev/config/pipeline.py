@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath, Override, Problem, error, errors
-from ..model.section import NO_VALUE, FileMapping, Section
+from ..model.section import NO_VALUE, FileMapping, templates
 from ..model.spec import Spec
 from ..model.telemetry import EntryTelemetry, Telemetry
-from ..model.template import Template, TemplateError, parse
+from ..model.template import TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
 from .entry_checks import check_entry, check_links, check_numa
@@ -290,29 +290,13 @@ def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None
 def _check_templates(entry: Entry, report: ProblemReport) -> None:
     """Report placeholders for attributes that the entry's devices do not have."""
     attributes = entry.attribute_names
-    for at, template in (*_templates(entry, ()), (("resource",), parse(entry.resource))):
+    for at, template in (*templates(entry), (("resource",), parse(entry.resource))):
         # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
         known = attributes | {"base"} if at[0] in ("glob", "sysfs", "usb") else attributes
         try:
             parse(template.source, attributes=known)
         except TemplateError as error:
             report.error(at, str(error))
-
-
-def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
-    """Yield every template in the value with its place."""
-    inner: Iterable[tuple[Any, object]] = ()
-    match value:
-        case Template():
-            yield path, value
-        case Section():
-            inner = value.written.items()
-        case dict():
-            inner = value.items()
-        case list() | tuple():
-            inner = enumerate(value)
-    for key, each in inner:
-        yield from _templates(each, (*path, key))
 
 
 # --- Dynamic Resource Allocation --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ An unquoted scalar that YAML reads as a number or boolean is a `Plain`, so that 
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -17,7 +17,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from .problem import MAX_LISTED, Where, did_you_mean, either, listed
+from .problem import MAX_LISTED, KeyPath, Where, did_you_mean, either, listed
+from .template import Template
 
 PROBLEM = "vdev"
 """The type of pydantic errors with a text from vdev."""
@@ -136,6 +137,22 @@ class Placed(Section):
 def keys_of(section: type[Section]) -> frozenset[str]:
     """Return the keys that the mapping may have."""
     return frozenset(field.alias or name for name, field in section.model_fields.items())
+
+
+def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Template]]:
+    """Yield every template in the value with its keys."""
+    inner: Iterable[tuple[Any, object]] = ()
+    match value:
+        case Template():
+            yield path, value
+        case Section():
+            inner = value.written.items()
+        case dict():
+            inner = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+    for key, each in inner:
+        yield from templates(each, (*path, key))
 
 
 def refuse(message: str, hint: str = "") -> NoReturn:

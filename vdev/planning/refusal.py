@@ -8,13 +8,14 @@ path or variable at all.
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import Entry
-from ..model.problem import Problem, warning
+from ..model.problem import KeyPath, Problem, show, warning
+from ..model.section import templates
 from ..model.template import Template
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # line breaks, bidi overrides
@@ -32,16 +33,8 @@ class _Use(StrEnum):
     WORD = "a command"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A template of an entry."""
-
-    where: str
-    """Its key in the configuration."""
-    use: _Use
-    template: Template
-    in_directory: bool = False
-    """Whether a final '/' means a directory to which the base name is appended."""
+_Place = tuple[KeyPath, _Use, Template]
+"""A template of an entry that has placeholders, with its keys and its use."""
 
 
 def checked(
@@ -50,7 +43,11 @@ def checked(
     """All devices by entry; devices with values that the entry's templates must not contain are marked as refused."""
     devices: dict[str, list[RawDevice]] = {}
     for entry in entries:
-        places = [place for place in _places(entry) if not place.template.is_constant]
+        places = [
+            (path, use, template)
+            for path, template in templates(entry)
+            if not template.is_constant and (use := _use(path))
+        ]
         own = devices[entry.name] = []
         refused = []
         for raw in found.get(entry.name, ()):
@@ -66,37 +63,23 @@ def checked(
     return devices
 
 
-# --- the templates of an entry ----------------------------------------------------------------------------------------
+def _use(path: KeyPath) -> _Use | None:
+    """The use of the template at these keys of an entry; None if it is not a path and no container or command gets it.
 
-
-def _places(entry: Entry) -> Iterator[_Place]:
-    """All templates of the entry that are paths or are passed to a container or a command."""
-    container = entry.container
-    for name, each in container.env.items():
-        yield _Place(f"container.env {name}", _Use.VARIABLE, each)
-    for name, each in container.annotations.items():
-        yield _Place(f"container.annotations {name}", _Use.ANNOTATION, each)
-    for key, items in (("deviceNodes", container.device_nodes), ("mounts", container.mounts)):
-        for item in items:
-            yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
-            yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
-    for part in entry.by_attributes:  # not for glob: its paths are those of real files
-        if part.container_path is not None:
-            yield _Place("containerPath", _Use.PATH, part.container_path, in_directory=True)
-    if entry.virtual and entry.virtual.node:
-        yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
-    if entry.health is not None:
-        if entry.health.path is not None:
-            yield _Place("health.path", _Use.PATH, entry.health.path)
-        for word in entry.health.command:
-            yield _Place("health.command", _Use.WORD, word)
-    of_occasions = {"preStart": entry.pre_start, "onAllocate": entry.on_allocate, "onRelease": entry.on_release}
-    for key, actions in of_occasions.items():
-        for action in actions:
-            if action.path is not None:
-                yield _Place(f"{key} {action.kind}", _Use.PATH, action.path)
-            for word in action.command:
-                yield _Place(f"{key} command", _Use.WORD, word)
+    The paths of `glob` are those of real files.
+    """
+    match path:
+        case ("container", "env", _):
+            return _Use.VARIABLE
+        case ("container", "annotations", _):
+            return _Use.ANNOTATION
+        case ("health", "command", _) | ("preStart" | "onAllocate" | "onRelease", _, "command", _):
+            return _Use.WORD
+        case ("container", _, _, _) | ("health", _) | ("preStart" | "onAllocate" | "onRelease", _, _):
+            return _Use.PATH
+        case ("sysfs", _) | ("usb", _, _) | ("virtual", "node", "containerPath"):
+            return _Use.PATH
+    return None
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
@@ -106,19 +89,21 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
     """Why the device must not be handed out; empty if it may."""
     base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
     values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
-    for place in places:
-        for name in place.template.names:
+    for keys, use, template in places:
+        where = f"{show(keys)} {template.source!r}"
+        for name in template.names:
             value = values.get(name, "")
-            wrong = _value_problem(entry, place, name, value)
-            if wrong:
-                return f"{name} is {_shown(value)} in {place.where} {place.template.source!r}, and {wrong}"
-        if place.use is _Use.PATH:
+            if wrong := _value_problem(entry, use, template, name, value):
+                return f"{name} is {_shown(value)} in {where}, and {wrong}"
+        if use is _Use.PATH:
             # Values that only partitions have.
-            of_partitions = dict.fromkeys(place.template.names, "x") if entry.virtual else {}
-            path = place.template.render({**of_partitions, **values})
-            wrong = _path_problem(path) or ("" if place.in_directory else _emptied(place.template.source, path))
+            of_partitions = dict.fromkeys(template.names, "x") if entry.virtual else {}
+            path = template.render({**of_partitions, **values})
+            wrong = _path_problem(path)
+            if not wrong and keys[0] not in ("sysfs", "usb"):  # for which a final '/' means a directory
+                wrong = _emptied(template.source, path)
             if wrong:
-                return f"{place.where} {place.template.source!r} would be {_shown(path)}, which {wrong}"
+                return f"{where} would be {_shown(path)}, which {wrong}"
     edits: tuple[DeviceNode | Mount, ...] = (*raw.nodes, *raw.mounts)
     for edit in edits:
         for path in (edit.host_path, edit.container_path):
@@ -128,22 +113,22 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
     return ""
 
 
-def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
+def _value_problem(entry: Entry, use: _Use, template: Template, name: str, value: str) -> str:
     """Why a value must not be inserted into the template; empty if it may."""
     foreign = entry.virtual is None and (name == "path" or name.startswith(_ATTRIBUTE))
-    if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
-        return f"{place.use} must not have control characters"
+    if (_CONTROL if foreign or use is _Use.PATH else _NOT_TEXT).search(value):
+        return f"{use} must not have control characters"
     if not foreign:
         return ""
     # Discovery joins the names of children with commas, so a comma in this attribute is valid.
     is_list = any(name.removeprefix(_ATTRIBUTE) in part.children for part in entry.by_attributes)
-    match place.use:
+    match use:
         case _Use.VARIABLE if "," in value and not is_list:
             return "its comma would be read as two values: a variable lists several devices with commas between them"
         # A match of a path pattern is part of a real path. All other values are chosen by the maker of the device.
         case _Use.PATH if not (entry.glob or name == "path") and ("/" in value or value in (".", "..")):
             return "it would lead to another directory"
-        case _Use.WORD if value.startswith("-") and not place.template.literals[0] and place.template.names[0] == name:
+        case _Use.WORD if value.startswith("-") and not template.literals[0] and template.names[0] == name:
             return "the command would take it for an option"
     return ""
 
