@@ -115,7 +115,7 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
     if ids:
         raise UsageError("give ids or --size, not both")
     healthy = [slot.id for slot in resource.slots if slot.health.healthy]
-    chosen = list(resource.allocator.prefer(healthy, (), size))
+    chosen = list(resource.preferred(healthy, (), size))
     if not chosen:
         found = counted(len(resource.slots), "device")
         raise UsageError(f"--size {size} is not possible: {resource.name} has {found}, {len(healthy)} healthy")

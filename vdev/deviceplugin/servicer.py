@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 _ALLOCATE = 5.0  # seconds; the kubelet itself has no deadline
 _PRE_START = 28.0  # seconds; the kubelet waits 30
-_LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
+_LARGE = 256  # devices of a resource above which a choice is made in a thread, so that other resources do not wait
 _SERVICE = "v1beta1.DevicePlugin"
 
 
@@ -215,8 +215,8 @@ class Servicer:
                 answers: list[Sequence[str]] = []
                 for asked in request.container_requests:
                     ids, must = asked.available_deviceIDs, asked.must_include_deviceIDs
-                    prefer = functools.partial(self.resource.allocator.prefer, ids, must, asked.allocation_size)
-                    answers.append(prefer() if len(ids) < _LARGE else await asyncio.to_thread(prefer))
+                    prefer = functools.partial(self.resource.preferred, ids, must, asked.allocation_size)
+                    answers.append(prefer() if len(self.resource.slots) < _LARGE else await asyncio.to_thread(prefer))
                 if wrong is not RIGHT:
                     answers = list(faulty_preferred(wrong, request))
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]

@@ -208,7 +208,7 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
             if needed > len(free):
                 why = f"requested number of devices unavailable for {name}. Requested: {needed}, Available: {len(free)}"
                 return {}, why
-            ids = tuple(resource.allocator.prefer((*again, *free), again, number)) if needed else tuple(again)
+            ids = tuple(resource.preferred((*again, *free), again, number)) if needed else tuple(again)
             given.setdefault(container.name, {})[name] = ids
             mine |= {(name, each) for each in ids}
             pool = reusable.setdefault(name, [])

@@ -7,7 +7,7 @@ diff()                 old and new lists           -> the changed resources
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
@@ -17,7 +17,7 @@ from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import DEFAULT_FLAGS, Flags, TimeSlicing
-from .preferred import Allocator
+from .preferred import preferred
 
 LIST_LIMIT = 4 * 1024 * 1024  # bytes; the receive limit of the kubelet (source: grpc-go's default)
 _HEAD = 2  # bytes of a protobuf field before its content: its key, and a length below 128
@@ -84,16 +84,16 @@ class Resource:
         """A cache of the container edits of each device, by id, for `allocation.container_edits`."""
         return {}
 
-    @cached_property
-    def allocator(self) -> Allocator:
-        """Chooses the devices that a container should get, by links, NUMA nodes and the policy."""
+    def preferred(self, available: Iterable[str], must_include: Collection[str], size: int) -> list[str]:
+        """The devices that a container should get, by links, NUMA nodes and the policy. See `preferred.preferred`."""
         raws = {(slot.device.raw.entry, slot.device.raw.index): slot.device.raw.id for slot in self.slots}
         links: dict[tuple[str, str], int] = {}
         for name, entry in self.entries.items():
             for (one, other), score in entry.virtual.links.items() if entry.virtual else ():
                 if (name, one) in raws and (name, other) in raws:
                     links[raws[name, one], raws[name, other]] = score
-        return Allocator(self.slots, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
+        policy = self.flags.plugin.shared_devices_allocation_policy
+        return preferred(self.slots, available, must_include, size, links=links, policy=policy)
 
     @cached_property
     def acts_on_handovers(self) -> bool:

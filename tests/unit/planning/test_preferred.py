@@ -1,6 +1,7 @@
 """Which devices are preferred for a container."""
 
 from collections import Counter
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -12,7 +13,7 @@ from vdev.hostfs import HostRoot
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import AllocationPolicy
 from vdev.planning.inventory import arrange
-from vdev.planning.preferred import Allocator, heaviest
+from vdev.planning.preferred import heaviest, preferred
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -61,7 +62,7 @@ def parents(chosen):
 @pytest.mark.parametrize("candidates", [whole(4), whole(4, [0, 0, 1, 1])], ids=["plain", "numa"])
 @pytest.mark.parametrize("links", [{}, {("g0", "g1"): 100}], ids=["unlinked", "linked"])
 def test_an_impossible_request_gets_an_empty_answer(candidates, links, available, must, size):
-    assert [] == Allocator(candidates, links=links).prefer(available, must, size)
+    assert [] == preferred(candidates, available, must, size, links=links)
 
 
 # --- replicas and partitions ------------------------------------------------------------------------------------------
@@ -74,10 +75,7 @@ def test_an_impossible_request_gets_an_empty_answer(candidates, links, available
 def test_replicas_are_spread_or_packed(policy, size, expected):
     """Two devices with four replicas each: distributed alternates, packed fills one first."""
     candidates = replicas(2, 4)
-    assert (
-        expected
-        == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[::-1]
-    )
+    assert expected == sorted(parents(preferred(candidates, ids(candidates), [], size, policy=policy)).values())[::-1]
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
@@ -85,26 +83,26 @@ def test_used_replicas_count(policy, expected):
     """A device with used replicas is chosen last if replicas are distributed, and first if they are packed."""
     candidates = replicas(2, 4)
     available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
-    assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
+    assert [expected] == list(parents(preferred(candidates, available, [], 1, policy=policy)))
 
 
 def test_must_include():
     """These ids are in the answer, and count as used."""
     candidates = replicas(2, 4)
-    assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
+    assert ["g0::3", "g1::0"] == preferred(candidates, ids(candidates), ["g0::3"], 2)
 
 
 def test_replicas_of_partitions_are_spread_within_the_device_too():
     """Two replicas are of two partitions of the device."""
     candidates = [slot(f"m{u}::{r}", "g0", unit=f"m{u}") for u in range(2) for r in range(4)]
-    assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
+    assert ["m0::0", "m1::0"] == preferred(candidates, ids(candidates), [], 2)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
 def test_partitions_count_for_their_device(policy, expected):
     """Partitions without replicas are spread over devices, or packed onto one."""
     candidates = partitions([7, 7, 7])
-    assert expected == list(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], 3)).values())
+    assert expected == list(parents(preferred(candidates, ids(candidates), [], 3, policy=policy)).values())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_packed_partitions_are_of_the_devices_with_most_in_use(free, must, size,
     """Among devices that are equally full, as few as possible."""
     candidates = partitions([8] * len(free))
     available = [each for each in ids(candidates) if 8 - int(each[-1]) <= free[int(each[1])]]
-    assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
+    assert expected == parents(preferred(candidates, available, must, size, policy=PACKED))
 
 
 # --- partitions of devices on NUMA nodes -----------------------------------------------------------------------------
@@ -153,9 +151,9 @@ def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
     candidates, scores = board([8] * 8, [0] * 4 + [1] * 4, links, replicas)
     mark = "::0" * (replicas > 1)
     available = [each + mark for each in offered(ONE_EACH)]
-    allocator = Allocator(candidates, links=scores, policy=policy)
-    assert {"g4": 1, "g5": 1, "g6": 1} == parents(allocator.prefer(available, [], 3))
-    assert {"g2": 1, "g3": 1} == parents(allocator.prefer(available, [f"g3-0{mark}"], 2))
+    allocator = partial(preferred, candidates, links=scores, policy=policy)
+    assert {"g4": 1, "g5": 1, "g6": 1} == parents(allocator(available, [], 3))
+    assert {"g2": 1, "g3": 1} == parents(allocator(available, [f"g3-0{mark}"], 2))
 
 
 # --- NUMA -------------------------------------------------------------------------------------------------------------
@@ -174,8 +172,8 @@ def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
 )
 def test_whole_devices_stay_on_few_numa_nodes(available, must, size, expected):
     """Without links, devices are on as few NUMA nodes as possible."""
-    allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
-    assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
+    allocator = partial(preferred, whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
+    assert [f"g{each}" for each in expected] == allocator([f"g{each}" for each in available], must, size)
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -232,11 +230,11 @@ def weight(links, chosen):
 def test_successive_requests_divide_a_board_like_go_gpuallocator(links, size, rounds):
     """They reach the best total of all divisions."""
     left = [f"g{i}" for i in range(size * rounds)]
-    allocator = Allocator(whole(len(left)), links=links)
+    allocator = partial(preferred, whole(len(left)), links=links)
     best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
     total = 0
     while left:
-        chosen = allocator.prefer(left, [], size)
+        chosen = allocator(left, [], size)
         total += weight(links, chosen)
         left = [each for each in left if each not in chosen]
     assert best == total
@@ -256,9 +254,9 @@ def cuts(items, size):
 def test_many_linked_devices_stay_in_their_islands():
     """With more devices than are compared exactly, an island that is partly used is filled first."""
     links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
-    allocator = Allocator(whole(64), links=links)
+    allocator = partial(preferred, whole(64), links=links)
     available = [f"g{i}" for i in range(64) if i % 8 or i // 8 == 5]
-    assert [f"g{i}" for i in range(40, 48)] == allocator.prefer(available, [], 8)
+    assert [f"g{i}" for i in range(40, 48)] == allocator(available, [], 8)
 
 
 # --- from the inventory -----------------------------------------------------------------------------------------------
@@ -276,7 +274,7 @@ def test_the_allocator_of_a_preset_knows_its_board(tmp_path):
     resource = arrange(spec, "n", found).resources["amd.com/cpx_nps4"]
     ordinals = {slot.id: slot.device.ordinal for slot in resource.slots}
     available = [each for each, ordinal in ordinals.items() if ordinal in {f"{device}:0" for device in range(2, 8)}]
-    chosen = resource.allocator.prefer(available, [], 3)
+    chosen = resource.preferred(available, [], 3)
     assert ["4:0", "5:0", "6:0"] == [ordinals[each] for each in chosen]
 
 
@@ -308,17 +306,17 @@ def cases(draw):
     size = draw(st.integers(1, len(available)))
     must = draw(st.lists(st.sampled_from(available), unique=True, max_size=size))
     policy = draw(st.sampled_from(AllocationPolicy))
-    return Allocator(candidates, links=links, policy=policy), candidates, links, available, must, size, policy
+    return partial(preferred, candidates, links=links, policy=policy), candidates, links, available, must, size, policy
 
 
 @given(cases(), st.randoms(use_true_random=False))
 def test_every_answer_is_complete_and_independent_of_order(case, random):
     """It has the right size, only available ids, and all that must be included."""
     allocator, _, _, available, must, size, _ = case
-    chosen = allocator.prefer(available, must, size)
+    chosen = allocator(available, must, size)
     assert size == len(chosen) == len(set(chosen))
     assert set(must) <= set(chosen) <= set(available)
-    again = allocator.prefer(random.sample(available, len(available)), random.sample(must, len(must)), size)
+    again = allocator(random.sample(available, len(available)), random.sample(must, len(must)), size)
     assert chosen == again
 
 
@@ -328,7 +326,7 @@ def test_linked_devices_get_the_best_set(case):
     allocator, candidates, links, available, must, size, _ = case
     if any(links.values()) and all(each.id == each.device.raw.id for each in candidates):
         best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
-        assert best == weight(links, allocator.prefer(available, must, size))
+        assert best == weight(links, allocator(available, must, size))
 
 
 @given(st.integers(17, 22), st.integers(0, 2**32), st.integers(2, 5))
@@ -367,7 +365,5 @@ def test_links_are_at_least_as_good_as_in_go_gpuallocator(subtests):
     for links, available, must, size, peer in cases:
         with subtests.test(links=links):
             count = 4 if links is RTX else 8
-            chosen = Allocator(whole(count), links=links).prefer(
-                [f"g{i}" for i in available], [f"g{i}" for i in must], size
-            )
+            chosen = preferred(whole(count), [f"g{i}" for i in available], [f"g{i}" for i in must], size, links=links)
             assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
