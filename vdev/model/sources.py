@@ -207,10 +207,10 @@ def meets(test: AttributeTest, value: str | None) -> bool:
     sysfs has PCI ids as `0x10de` and USB ids as `046d`. A pattern matches with and without the prefix, in any case.
     """
     if test.operator == "exists":
-        return (value is not None) == test.operand
+        return (value is not None) == bool(test.operand)
     if compare := _COMPARISONS.get(test.operator):
         left, right = number(value), number(test.operand)
-        return left is not None and right is not None and compare(left, right)
+        return left is not None and right is not None and bool(compare(left, right))
     patterns = test.operand if test.operator else (test.operand,)
     is_matched = value is not None and any(_fits(value, pattern) for pattern in patterns)
     return is_matched != (test.operator == "notIn")

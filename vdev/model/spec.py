@@ -392,14 +392,6 @@ class Spec(Section):
     def on_node(self, node: str) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.is_on(node))
 
-    def sharing_only(self, items: Iterable[SharedItem]) -> Self:
-        """Return the configuration with only these shared resources."""
-        if self.sharing is None:
-            return self
-        block = self.sharing.model_copy(update={"resources": tuple(items)})
-        name = "mps" if isinstance(block, Mps) else "time_slicing"
-        return self.model_copy(update={"sharing_blocks": Sharing().model_copy(update={name: block})})
-
     def only(self, is_kept: Callable[[Placed], bool]) -> Self:
         """Return the configuration with only the entries, shared resources and patterns that `is_kept` selects."""
 

@@ -24,8 +24,9 @@ from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, DeviceKey, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
-from ..model.problem import Problem, warning
-from ..model.spec import NFD, Spec
+from ..model.problem import Problem
+from ..model.section import Placed
+from ..model.spec import NFD, SharedItem, Spec
 from ..node.conditions import Losses, NodeCondition, capacity, conditions, losses
 from ..node.labels import node_labels
 from ..node.maker_labels import Machine
@@ -291,24 +292,30 @@ def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) ->
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     """The problems on a node. Without a name, errors that some node would have, and warnings that all nodes would have.
 
-    Resources with real devices are left out, because their number is not known. Without a name, ids that depend on it
-    are left out too.
+    Resources with real devices are left out, because their number is not known. Without a name, sharing that names ids
+    of NVIDIA's driver is left out too, because these ids depend on the name.
     """
     real = {entry.resource for entry in spec.entries if entry.virtual is None}
-    entries = tuple(entry for entry in spec.entries if entry.resource not in real)
-    rules = [rule for rule in spec.sharing.resources if rule.name not in real] if spec.sharing else []
-    known = spec.sharing_only(rules).model_copy(update={"entries": entries})
+
+    def is_known(item: Placed) -> bool:
+        match item:
+            case Entry():
+                return item.resource not in real
+            case SharedItem():
+                listed = item.devices if isinstance(item.devices, tuple) else ()
+                return item.name not in real and (bool(node) or not any(map(is_nvidia_id, listed)))
+            case _:
+                return True
+
+    known = spec.only(is_known)
     if node:
         return _problems_on(known, node)
-
-    known, unknown = _without_named_ids(known)
     patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
     examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
     # "*" is the only pattern that matches the empty name.
     trials = [_problems_on(known, each) for each in dict.fromkeys(("", *examples))]
     everywhere = set.intersection(*map(set, trials))
-    proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
-    return tuple(dict.fromkeys((*unknown, *proven)))
+    return tuple(dict.fromkeys(each for problems in trials for each in problems if each.is_error or each in everywhere))
 
 
 def _problems_on(spec: Spec, node: str) -> tuple[Problem, ...]:
@@ -317,22 +324,3 @@ def _problems_on(spec: Spec, node: str) -> tuple[Problem, ...]:
     if not spec.node.labels and not base.claimable:
         return base.problems
     return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, inventory=base)).problems)
-
-
-def _without_named_ids(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
-    """The configuration without ids that depend on the node's name, and a warning for each rule that has such ids."""
-    if spec.sharing is None or not any(entry.is_nvidia for entry in spec.entries):
-        return spec, ()
-    rules, problems = [], []
-    for rule in spec.sharing.resources:
-        listed = rule.devices if isinstance(rule.devices, tuple) else ()
-        ids = [reference for reference in listed if is_nvidia_id(reference)]
-        if ids:
-            more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-            message = f"whether {rule.name} has the device {ids[0]}{more} cannot be known here: such an id depends on"
-            hint = "give the name with --node-name or NODE_NAME, or list devices by index"
-            problems.append(warning(rule.where, f"{message} the node's name", hint))
-        rest = tuple(reference for reference in listed if reference not in ids)
-        if rest or not ids:
-            rules.append(rule.model_copy(update={"devices": rest}) if ids else rule)
-    return spec.sharing_only(rules), tuple(problems)
