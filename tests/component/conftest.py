@@ -132,9 +132,9 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         file.write_text(text)
         chosen = Options(
             node_name="node-1",
-            config_files=[str(file)],
+            config_files=[file],
             overrides=overrides or {},
-            preset_dirs=[*map(str, preset_dirs)],
+            preset_dirs=preset_dirs,
             kubelet_dir=directory / "kubelet",
             kubelet_socket=kubelet.socket,
             cdi_dir=directory / "cdi",

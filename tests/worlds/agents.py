@@ -122,7 +122,7 @@ class Agents:
         world = self._world
         options = Options(
             node_name="node-1",
-            config_files=[str(world.model.file)],
+            config_files=[world.model.file],
             kubelet_socket=world.kubelet.socket,
             cdi_dir=world.root / "cdi",
             device_dir=world.root / "devices",

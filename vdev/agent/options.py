@@ -75,10 +75,10 @@ _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
 
-def _boolean(text: str) -> bool:
-    if text not in BOOLEANS:
-        raise ValueError(f"{text!r} is not a boolean; expected true or false")
-    return BOOLEANS[text]
+def _boolean(given: str | bool) -> bool:
+    if str(given) not in BOOLEANS:
+        raise ValueError(f"{given!r} is not a boolean; expected true or false")
+    return BOOLEANS[str(given)]
 
 
 def items(given: str | list[str]) -> list[str]:
@@ -87,9 +87,9 @@ def items(given: str | list[str]) -> list[str]:
     return [item.strip() for text in texts for item in text.split(",")]
 
 
-def _paths(given: str | list[str]) -> list[str]:
+def _paths(given: str | Sequence[str | Path]) -> list[str]:
     """Split paths. A flag may be repeated, with one path each time; in a variable, commas or colons separate paths."""
-    items = [item.strip() for item in (re.split("[,:]", given) if isinstance(given, str) else given)]
+    items = [str(item).strip() for item in (re.split("[,:]", given) if isinstance(given, str) else given)]
     if not all(items):
         raise ValueError("an empty path")
     return items
@@ -104,8 +104,8 @@ def _host(name: str) -> str:
     return name
 
 
-def _seconds(text: str) -> float:
-    if not _SECONDS.fullmatch(text):
+def _seconds(given: str | float) -> float:
+    if not _SECONDS.fullmatch(text := str(given)):
         raise ValueError(f"{text!r} is not a number of seconds; expected one such as 30, 30s or 0")
     return float(text.removesuffix("s"))
 
@@ -146,6 +146,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        extra="forbid",
         use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
         defer_build=True,  # --help needs no validators
