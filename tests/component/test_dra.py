@@ -235,10 +235,10 @@ async def test_the_health_of_claimed_devices_in_status_and_metrics(kubelet, star
     assert [[], [], [], ["default/one"]] == [each["claims"] for each in driver["deviceList"]]
     lines = [*status_lines(status.status(agent.agent))]
     assert "DRA driver acme.dev: registered, 4 devices in 1 ResourceSlice, 3 unhealthy" in lines
-    (sick,) = (line for line in lines if line.startswith("  npu-1 Unhealthy: "))
+    (sick,) = (line for line in lines if line.startswith("  npu-1   Unhealthy  "))
     assert sick.endswith("; taint acme.dev/unhealthy:NoSchedule")
-    assert [line for line in lines if line.startswith("  npu-2 Unhealthy: hot; injected by ")]
-    assert "  npu-3 Unhealthy: gone; taint acme.dev/lost:NoSchedule" in lines
+    assert [line for line in lines if line.startswith("  npu-2   Unhealthy  hot; injected by ")]
+    assert "  npu-3   Unhealthy  gone; taint acme.dev/lost:NoSchedule" in lines
 
     def measured(*names):
         sample = status.registry(agent.agent).get_sample_value

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..agent.options import Group
 from ..errors import UsageError, VdevError
@@ -56,16 +56,6 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, 
         await asyncio.sleep(every)
 
 
-def width() -> int | None:
-    """The columns of the terminal; None if the output goes elsewhere, so nothing is cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def fitted(text: str, columns: int | None) -> str:
-    """The text, cut with an ellipsis if it is longer than that. It has no colors yet."""
-    return text if columns is None or len(text) <= columns else f"{text[: columns - 1]}…"
-
-
 def _screen(lines: Sequence[str]) -> str:
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
@@ -74,10 +64,9 @@ def _screen(lines: Sequence[str]) -> str:
     return f"\x1b[?7l\x1b[H{shown}\x1b[J\x1b[?7h"  # without line wrap, so the terminal cuts long lines
 
 
-_Each = TypeVar("_Each")
 SHOWN = 40  # rows of a table; the others are only counted
-_NOTHING = ("", "-")
-_NARROWEST = 8  # no column of a table is cut to less
+Columns = Mapping[str, str | int | Callable[[Any], object]]
+"""The columns of a table by their heads: keys of its items, or functions."""
 
 
 def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
@@ -150,24 +139,37 @@ def exit_code(problems: Iterable[Problem]) -> int:
     return 2 if any(problem.is_error for problem in problems) else 0
 
 
-def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
-    """The rows in columns, without control characters. A column that is empty in all rows is left out.
+def table(
+    columns: Columns,
+    items: Sequence[Any],
+    *,
+    most: int | None = None,
+    color: Callable[[Any], Color | None] = lambda _: None,
+    indent: str = "  ",
+) -> Iterator[str]:
+    """The first `most` items in columns, and how many more there are.
 
-    If the terminal is too narrow, the widest columns are cut.
+    A column that is empty for all of them is left out. There are no control characters in the lines.
     """
-    kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
-    table = [[printable(row[column]) for column in kept] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    columns = width()
-    while columns is not None and len(indent) + sum(widths) + 2 * len(widths) - 2 > columns:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
-    return [
-        indent + "  ".join(fitted(cell, room).ljust(room) for cell, room in zip(row, widths, strict=True)).rstrip()
-        for row in table
+    shown = items[:most]
+    filled = []
+    for head, key in columns.items():
+        cells = [_cell(key(each) if callable(key) else each[key]) for each in shown]
+        if {*cells} != {"-"}:
+            filled.append([head, *cells])
+    rooms = [max(map(len, column)) for column in filled]
+    lines = [
+        indent + "  ".join(cell.ljust(room) for cell, room in zip(row, rooms, strict=True)).rstrip()
+        for row in zip(*filled, strict=True)
     ]
+    colors = (Color.FAINT, *map(color, shown))
+    yield from (painted(line, paint) if paint else line for line, paint in zip(lines, colors, strict=False))
+    yield from more(items, shown=len(shown))
+
+
+def _cell(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return "-" if value is None else printable(text) or "-"
 
 
 def printable(text: str) -> str:
@@ -175,17 +177,10 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
-def first_lines(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> Iterator[str]:
-    """An indented table of the first SHOWN items, and how many more there are."""
-    if found:
-        yield from table_lines(head, [row(each) for each in found[:SHOWN]], indent="  ")
-    yield from more(found)
-
-
-def more(found: Sequence[object], what: str = "") -> Iterator[str]:
-    """The line after the first SHOWN items of a list, if there are more."""
-    if len(found) > SHOWN:
-        yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
+def more(found: Sequence[object], what: str = "", *, shown: int = SHOWN) -> Iterator[str]:
+    """The line after the first ones of a list, if there are more."""
+    if len(found) > shown:
+        yield f"  … and {len(found) - shown} more{what}; --output json lists all"
 
 
 def cdi_lines(devices: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -72,26 +72,17 @@ def done(answer: dict[str, Any]) -> Iterator[str]:
     yield f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
-def _injected(times: dict[str, int]) -> str:
-    """How many times, in all and for each resource if there are several."""
-    total = str(sum(times.values()))
-    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"
-
-
 def _lines(faults: dict[str, Any]) -> Iterator[str]:
     if not faults["rules"]:
         yield "no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off")
         return
-    rows = [
-        (
-            each["name"],
-            each["state"],
-            str(len(each["devices"])) if each["kind"] == "device" else "-",
-            "-" if each["changesIn"] is None else str(timedelta(seconds=round(each["changesIn"]))),
-            _injected(each["injectedIn"]),
-            each["source"],
-            each["what"],
-        )
-        for each in faults["rules"]
-    ]
-    yield from common.table_lines(("NAME", "STATE", "DEVICES", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)
+    columns: common.Columns = {
+        "NAME": "name",
+        "STATE": "state",
+        "DEVICES": lambda each: len(each["devices"]) if each["kind"] == "device" else None,
+        "CHANGES IN": lambda each: None if each["changesIn"] is None else timedelta(seconds=round(each["changesIn"])),
+        "INJECTED": lambda each: sum(each["injectedIn"].values()),
+        "FROM": "source",
+        "WHAT": "what",
+    }
+    yield from common.table(columns, faults["rules"], indent="")

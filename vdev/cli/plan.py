@@ -11,7 +11,7 @@ from typing import Any
 from .. import discovery, file_choice
 from ..agent.options import Options
 from ..dra import slices as cutting
-from ..dra.published_devices import DraDevice, Pools, PublishedPool
+from ..dra.published_devices import Pools, PublishedPool
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model import telemetry
@@ -220,15 +220,15 @@ def _summary(new: Preview) -> str:
 def _node_lines(new: Preview) -> Iterator[str]:
     if new.labels:
         yield "\nlabels of the node"
-        yield from common.table_lines(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+        yield from common.table({"LABEL": 0, "VALUE": 1}, [*new.labels.items()])
     if new.plan.capacity:
         yield "\nresources in the node's status, which no device plugin serves"
-        amounts = [(name, *map(str, each.values())) for name, each in new.plan.capacity.items()]
-        yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
+        amounts = [{"name": name, **amounts} for name, amounts in new.plan.capacity.items()]
+        yield from common.table({"RESOURCE": "name", "CAPACITY": "capacity", "ALLOCATABLE": "allocatable"}, amounts)
     if new.plan.conditions:
         yield "\nconditions of the node"
-        rows = [tuple(each.values()) for each in new.plan.conditions]
-        yield from common.table_lines(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
+        columns = {"TYPE": "type", "STATUS": "status", "REASON": "reason", "MESSAGE": "message"}
+        yield from common.table(columns, new.plan.conditions)
 
 
 def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
@@ -240,23 +240,40 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
     return f"by sharing, which renames {name}" + (f" (named {because})" if why else "")
 
 
+_SLOT: common.Columns = {
+    "ID": lambda slot: slot.id,
+    "INDEX": lambda slot: slot.device.ordinal,
+    "HEALTH": lambda slot: "healthy" if slot.health.healthy else "unhealthy",
+    "NUMA": lambda slot: slot.device.raw.topology,
+    "PROFILE": lambda slot: slot.device.profile,
+    "PATHS": lambda slot: slot.device.raw.paths,
+    "REASON": lambda slot: slot.health.reason,
+}
+
+
 def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
-    count, columns = counted(len(resource.slots), "device"), common.width()
-    head = f"{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
-    yield f"\n{common.fitted(head, columns)}"
+    count = counted(len(resource.slots), "device")
+    yield f"\n{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
         yield f"  named {reason}"
-    yield from common.first_lines(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
-    for slot in resource.slots[: common.SHOWN]:
-        if not slot.health.healthy:
-            yield common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), columns)
+    yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 
-def _row(slot: Slot) -> tuple[str, ...]:
-    device = slot.device
-    health = "healthy" if slot.health.healthy else "unhealthy"
-    numa = ",".join(map(str, device.raw.topology)) or "-"
-    return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
+_CLAIMED: common.Columns = {
+    "DEVICE": lambda device: device.name,
+    "TYPE": lambda device: device.attributes["type"].value if "type" in device.attributes else None,
+    "PROFILE": lambda device: device.device.profile,
+    "MEMORY": lambda device: written(device.capacity["memory"].value) if "memory" in device.capacity else None,
+    "CONSUMES": lambda device: [*device.consumes],
+    "TAINTS": lambda device: [f"{each.key}={each.value}:{each.effect}" for each in device.taints],
+}
+
+
+def _pool_lines(pool: PublishedPool, node: str) -> Iterator[str]:
+    slices = counted(len(cutting.specifications(pool, node)), "ResourceSlice")
+    healthy = sum(device.health.healthy for device in pool.devices)
+    yield f"\n{pool.driver}: {counted(len(pool.devices), 'device')} for claims in {slices}, {healthy} healthy"
+    yield from common.table(_CLAIMED, pool.devices, most=common.SHOWN)
 
 
 # --- what a reload would change ---------------------------------------------------------------------------------------
@@ -317,21 +334,15 @@ def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, An
     else:
         yield "\na reload would change:" if any(found.values()) else "\na reload would change nothing"
     before, after = _counts(old.plan), _counts(new.plan)
-    for each in found["changes"]:
-        name = each["resource"]
-        gone = "removed; devices that pods may hold stay listed as Unhealthy"
-        yield _count_line(name, before.get(name), after.get(name), gone=gone)
-        if each["change"] == "changed":
-            slots = new.plan.devices.resources[name].by_id
-            health = [f"{slot}: {slots[slot].health.reason or 'healthy'}" for slot in each["health"]]
-            same = "      the same devices, but containers get something else from them"
-            yield from _difference_lines(each["added"], each["removed"], health) or (same,)
-    for each in found["sliceChanges"]:
-        name = each["driver"]
-        gone = "no ResourceSlices any more; devices that claims have are kept"
-        yield _count_line(name, before.get(name), after.get(name), what=" for claims", gone=gone)
-        if name in old.plan.pools and name in new.plan.pools:
-            yield from _difference_lines(each["added"], each["removed"], each["changed"])
+    for change in (*found["changes"], *found["sliceChanges"]):
+        name = change.get("resource") or change["driver"]
+        if name not in after:
+            yield f"  - {name}: removed; devices that pods and claims may hold are kept until they are free"
+        elif name not in before:
+            yield f"  + {name}: new, {counted(after[name], 'device')}"
+        else:
+            yield f"  ~ {name}: {before[name]} -> {counted(after[name], 'device')}"
+            yield from _difference_lines(change)
     for each in found["labelChanges"]:
         key, was, will = each["label"], each["old"], each["new"]
         if was is None:
@@ -346,50 +357,11 @@ def _counts(plan: DesiredState) -> dict[str, int]:
     return slots | {name: len(each.devices) for name, each in plan.pools.items()}
 
 
-def _count_line(name: str, before: int | None, after: int | None, *, gone: str, what: str = "") -> str:
-    if after is None:
-        return f"  - {name}: {gone}"
-    count = counted(after, "device") + what
-    return f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}"
-
-
-def _difference_lines(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> list[str]:
-    """The names, the first ones of each kind."""
-    lines = []
-    for sign, texts in (("+", added), ("-", removed), ("~", changed)):
-        lines += [f"      {sign} {text}" for text in texts[: common.SHOWN]]
-        if len(texts) > common.SHOWN:
-            lines.append(f"      {sign} … and {len(texts) - common.SHOWN} more")
-    return lines
-
-
-# --- ResourceSlices -------------------------------------------------------------------------------------------------
-
-_FIRST_CAPACITIES = ("memory", "slots", "shares")  # the ones in the table
-_SLICE_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
-
-
-def _pool_lines(pool: PublishedPool, node: str) -> Iterator[str]:
-    count, slices = len(pool.devices), len(cutting.specifications(pool, node))
-    healthy = sum(device.health.healthy for device in pool.devices)
-    of = f"{counted(count, 'device')} for claims in {counted(slices, 'ResourceSlice')}"
-    yield f"\n{pool.driver}: {of}, {healthy} healthy"
-    yield from common.first_lines(_SLICE_HEAD, _slice_row, pool.devices)
-
-
-def _slice_row(device: DraDevice) -> tuple[str, ...]:
-    kind = device.attributes.get("type")
-    words = (str(kind.value) if kind else "", device.device.profile)
-    return (
-        device.name,
-        " ".join(filter(None, words)) or "-",
-        _capacity(device) or "-",
-        ", ".join(device.consumes) or "-",
-        ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
-    )
-
-
-def _capacity(device: DraDevice) -> str:
-    shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST_CAPACITIES if name in device.capacity]
-    more = len(device.capacity) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+def _difference_lines(change: Mapping[str, Any]) -> Iterator[str]:
+    health = [f"{name}: {health}" for name, health in change.get("health", {}).items()]
+    kinds = {"+": change["added"], "-": change["removed"], "~": [*health, *change.get("changed", ())]}
+    if not any(kinds.values()):
+        yield "      the same devices, but containers get something else from them"
+    for sign, texts in kinds.items():
+        yield from (f"      {sign} {text}" for text in texts[: common.SHOWN])
+        yield from common.more(texts)

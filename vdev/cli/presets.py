@@ -43,8 +43,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _overview(presets: Sequence[config.Preset]) -> Iterator[str]:
-    rows = [(each.name, each.description, each.resource, _memory(each.memory), _count(each)) for each in presets]
-    yield from common.table_lines(("NAME", "WHAT IT IS", "RESOURCE", "MEMORY", "DEVICES"), rows)
+    columns: common.Columns = {
+        "NAME": lambda each: each.name,
+        "WHAT IT IS": lambda each: each.description,
+        "RESOURCE": lambda each: each.resource,
+        "MEMORY": lambda each: _memory(each.memory),
+        "DEVICES": _count,
+    }
+    yield from common.table(columns, presets, indent="")
     yield "\nvdev presets NAME shows one with its attributes, profiles and layouts"
 
 
@@ -106,7 +112,7 @@ def _lines(preset: config.Preset) -> Iterator[str]:
         if value:
             yield f"  {name:<14}{value}"
     yield "\nattributes, for templates as {attributes.NAME}"
-    yield from common.table_lines(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
+    yield from common.table({"NAME": 0, "VALUE": 1}, [*preset.attributes.items()])
     if preset.partitioning:
         yield from _geometry_lines(preset.partitioning)
 
@@ -114,18 +120,14 @@ def _lines(preset: config.Preset) -> Iterator[str]:
 def _geometry_lines(geometry: Geometry) -> Iterator[str]:
     compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
     yield f"\nprofiles, on {geometry.slices} memory slices{compute}"
-    rows = [
-        (
-            each.name,
-            written(each.memory),
-            str(each.slices),
-            str(most_of(geometry, each)),
-            ", ".join(map(str, geometry.starts(each))),
-        )
-        for each in geometry.profiles.values()
-    ]
-    yield from common.table_lines(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
+    columns: common.Columns = {
+        "PROFILE": lambda each: each.name,
+        "MEMORY": lambda each: written(each.memory),
+        "SLICES": lambda each: each.slices,
+        "MOST": lambda each: most_of(geometry, each),
+        "MAY START AT": geometry.starts,
+    }
+    yield from common.table(columns, [*geometry.profiles.values()])
     yield "\nlayouts by name"
-    named = {"all-PROFILE": ("as many of the profile as fit",), **geometry.layouts}
-    layouts = [(name, ", ".join(parts)) for name, parts in named.items()]
-    yield from common.table_lines(("LAYOUT", "PARTITIONS"), layouts, indent="  ")
+    layouts = {"all-PROFILE": ("as many of the profile as fit",), **geometry.layouts}
+    yield from common.table({"LAYOUT": 0, "PARTITIONS": 1}, [*layouts.items()])

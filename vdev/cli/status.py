@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import functools
 import json
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -48,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 
-_IN_FULL = 8  # resources, up to which each is shown with all its devices
+_ACTIONS = 3  # failed ones that are shown
+_IN_FULL = 8  # resources; if there are more, those without a problem are shown without their devices
 
 
 def lines(status: dict[str, Any]) -> Iterator[str]:
@@ -68,13 +68,8 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", color)
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
-    well = [each for each in status["resources"] if _is_well(each)]
-    in_short = well if len(status["resources"]) > _IN_FULL else []
     for resource in sorted(status["resources"], key=_is_well):
-        if resource not in in_short:
-            yield from _resource(resource)
-    if in_short:
-        yield from _well(in_short)
+        yield from _resource(resource, in_full=len(status["resources"]) <= _IN_FULL or not _is_well(resource))
 
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
@@ -140,13 +135,11 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         why = "" if server else " (no API server is known)"
         published = counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
         devices = counted(each["devices"], "device")
-        tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
+        tainted = [device for device in each["deviceList"] if device["taints"] or not _is_healthy(device)]
         unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
-        for device in tainted[: common.SHOWN]:
-            text = common.printable(f"  {device['name']} {device['health']}: {_why(device)}")
-            yield painted(text, Color.DOUBT if device["health"] == "Healthy" else Color.BAD)
-        yield from common.more(tainted)
+        columns: common.Columns = {"DEVICE": "name", "HEALTH": "health", "REASON": _why}
+        yield from common.table(columns, tainted, most=common.SHOWN, color=_color)
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
         yield from common.more(claims, " claims")
@@ -199,65 +192,34 @@ def _is_well(resource: dict[str, Any]) -> bool:
     return every and resource["state"] == "registered" and not resource["problem"] and not resource["draining"]
 
 
-def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """The resources without a problem, in a paragraph."""
-    yield ""
-    yield painted(f"{counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
-    texts = []
-    for each in resources:
-        held = _held(each["devices"])
-        texts.append(f"{each['name']}: {each['capacity']}" + f" ({held} held)" * bool(held))
-    columns = common.width() or _USUAL
-    yield from textwrap.wrap(", ".join(texts), columns, initial_indent="  ", subsequent_indent="  ")
-    yield "--output json lists all devices"
-
-
 def _held(devices: list[dict[str, Any]]) -> int:
     return sum(bool(device["holder"]) for device in devices)
 
 
-def _resource(resource: dict[str, Any]) -> Iterator[str]:
+def _resource(resource: dict[str, Any], *, in_full: bool) -> Iterator[str]:
     trouble = f" ({resource['problem']})" if resource["problem"] else ""
     drain = ", draining" if resource["draining"] else ""
+    count = f"{resource['allocatable']}/{resource['capacity']} allocatable"
     yield ""
-    yield painted(
-        f"{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, "
-        f"{resource['state']}{trouble}{drain}",
-        Color.BOLD,
-    )
-    devices = sorted(resource["devices"], key=lambda each: each["health"] == "Healthy")[: common.SHOWN]
-    if devices:
-        head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices], indent="  ")
-        yield painted(head, Color.FAINT)
-        for device, row in zip(devices, rows, strict=True):
-            colors = [Color.BAD] if device["health"] != "Healthy" else []
-            yield painted(row, *colors)
-            if why := _why(device):
-                yield painted(common.fitted(f"    {why}", common.width()), *colors)
-    yield from common.more(resource["devices"])
+    yield painted(f"{resource['name']}: {count}, {resource['state']}{trouble}{drain}", Color.BOLD)
+    if in_full:
+        devices = sorted(resource["devices"], key=_is_healthy)
+        yield from common.table(_DEVICE, devices, most=common.SHOWN, color=_color)
 
 
-_ACTIONS = 3  # failed ones that are shown
-_USUAL = 100  # columns, if the output is no terminal
-_HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "HELD BY", "CHANGED")
+def _is_healthy(device: dict[str, Any]) -> bool:
+    return bool(device["health"] == "Healthy")
 
 
-def _row(device: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        device["id"],
-        device["selector"] or "-",
-        device["profile"] or "-",
-        device["health"],
-        device["holder"] or "-",
-        _ago(device["changedAt"]),
-    )
+def _color(device: dict[str, Any]) -> Color | None:
+    return None if _is_healthy(device) else Color.BAD
 
 
 def _why(device: dict[str, Any]) -> str:
     """Why a device is unhealthy, which rule did that, and the taints of a published device."""
     injected = f"injected by {device['injected']}" if device["injected"] else ""
     taints = f"taint {', '.join(device['taints'])}" if device.get("taints") else ""
-    return common.printable("; ".join(filter(None, (device["reason"], injected, taints))))
+    return "; ".join(filter(None, (device["reason"], injected, taints)))
 
 
 def _ago(moment: float | None) -> str:
@@ -268,3 +230,14 @@ def _ago(moment: float | None) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit} ago"
     return f"{seconds} s ago"
+
+
+_DEVICE: common.Columns = {
+    "ID": "id",
+    "DEVICE": "selector",
+    "PROFILE": "profile",
+    "HEALTH": "health",
+    "HELD BY": "holder",
+    "CHANGED": lambda device: _ago(device["changedAt"]),
+    "REASON": _why,
+}

@@ -85,11 +85,7 @@ def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str
     yield _summary(document["node"], devices)
     yield ""
     shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
-    table = common.table_lines(_HEAD, [_row(each) for each in shown])
-    yield painted(table[0], Color.BOLD)
-    for each, line in zip(shown, table[1:], strict=True):
-        color = _color(each)
-        yield painted(line, color) if color else line
+    yield from common.table(_COLUMNS, shown, color=_color, indent="")
     if len(shown) < len(devices):
         rest = len(devices) - len(shown)
         yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Color.FAINT)
@@ -114,24 +110,10 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {watts}"
 
 
-_HEAD = ("DEVICE", "LOAD", "", "MEMORY", "TEMP", "POWER", "STATE", "HOLDERS")
-
-
-def _row(each: _Device) -> list[str]:
-    if each["lost"]:
-        return [_name(each), "-", "", "-", "-", "-", _trouble(each), _holders(each)]
-    return [
-        _name(each),
-        f"{each['load']:3.0f} %",
-        ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
-        f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB"
-        if each["memoryTotalMiB"]
-        else "-",
-        f"{each['temperature']:.0f} °C",
-        f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
-        _trouble(each) or ("busy" if each["load"] else "idle"),
-        _holders(each),
-    ]
+def _memory(each: _Device) -> str:
+    if each["lost"] or not each["memoryTotalMiB"]:
+        return "-"
+    return f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB"
 
 
 def _trouble(each: _Device) -> str:
@@ -147,7 +129,7 @@ def _trouble(each: _Device) -> str:
     if each["eccUncorrected"]:
         parts.append(f"{each['eccUncorrected']} ECC errors")
     drill = f" (drill: {each['injected']})" if each["injected"] else ""
-    return common.printable(", ".join(parts) + drill) if parts else ""
+    return ", ".join(parts) + drill if parts else ""
 
 
 def _color(each: _Device) -> Color | None:
@@ -169,6 +151,18 @@ def _selector(each: _Device) -> str:
 
 def _name(each: _Device) -> str:
     return f"{_selector(each)} {each['profile']}" if each["profile"] else _selector(each)
+
+
+_COLUMNS: common.Columns = {
+    "DEVICE": _name,
+    "LOAD": lambda each: None if each["lost"] else f"{each['load']:3.0f} %",
+    "": lambda each: None if each["lost"] else ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
+    "MEMORY": _memory,
+    "TEMP": lambda each: None if each["lost"] else f"{each['temperature']:.0f} °C",
+    "POWER": lambda each: None if each["lost"] else f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
+    "STATE": lambda each: _trouble(each) or ("busy" if each["load"] else "idle"),
+    "HOLDERS": _holders,
+}
 
 
 def _order(each: _Device, sort: str) -> tuple[object, ...]:

@@ -42,15 +42,6 @@ def test_every_command_has_help_with_an_example(subtests, vdev):
             assert "example" in text
 
 
-def test_a_plan_fits_the_terminal(written, vdev, monkeypatch):
-    """A long resource name and the rest of its line are cut."""
-    path = written(GOOD.replace("example.com/a", f"example.com/{'a' * 60}"))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    code, text, _ = vdev("plan", path)
-    assert (0, 80) == (code, max(map(len, text.splitlines())))
-
-
 @pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
 @pytest.mark.parametrize("name", ["y" * 300, "loop.yaml"])
 def test_a_path_that_cannot_be_read_is_exit_code_2(command, name, tmp_path, vdev, monkeypatch):

@@ -32,7 +32,7 @@ def test_devices_are_a_table(plan):
     lines = plan((GPU % (1, "dynamic")).replace("preset: a30", "preset: h100-sxm5-80gb")).splitlines()
     assert "advertises nothing" not in lines
     assert "gpu.nvidia.com: 26 devices for claims in 2 ResourceSlices, 26 healthy" in lines
-    assert ["gpu-0", "gpu", "memory", "80Gi,", "6", "more", "gpu-0-counter-set"] in [line.split() for line in lines]
+    assert ["gpu-0", "gpu", "-", "80Gi", "gpu-0-counter-set"] in [line.split() for line in lines]
     shown = next(line.split() for line in lines if "gpu-0-mig-2g20gb-14-2" in line)
     assert ["mig", "2g.20gb"] == shown[1:3]
     assert "gpu-0-counter-set" in shown
@@ -52,9 +52,7 @@ def test_json_has_the_slices(plan):
 def test_changes_by_a_reload(plan, tmp_path):
     old = tmp_path / "old.yaml"
     old.write_text(GPU % (1, "static"))
-    assert "~ gpu.nvidia.com: 1 -> 2 devices for claims\n      + gpu-1\n" in plan(
-        GPU % (2, "static"), "--against", str(old)
-    )
+    assert "~ gpu.nvidia.com: 1 -> 2 devices\n      + gpu-1\n" in plan(GPU % (2, "static"), "--against", str(old))
     assert "a reload would change nothing" in plan(GPU % (1, "static"), "--against", str(old))
     changed = json.loads(plan(GPU % (1, "dynamic"), "--against", str(old), output="json"))["sliceChanges"]
     (change,) = changed
@@ -62,4 +60,4 @@ def test_changes_by_a_reload(plan, tmp_path):
     assert 13 == len(change["added"])
     none = (GPU % (1, "static")).replace("advertise: dra\n", "").replace("    dra: {partitions: static}\n", "")
     gone = plan(none, "--against", str(old))
-    assert "- gpu.nvidia.com: no ResourceSlices any more; devices that claims have are kept" in gone
+    assert "- gpu.nvidia.com: removed; devices that pods and claims may hold are kept until they are free" in gone
