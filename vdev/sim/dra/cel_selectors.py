@@ -2,13 +2,15 @@
 
 The types of attributes and capacities are known only at evaluation, so a type error is found only then. A cluster's
 API server refuses some of these expressions earlier. A Kubernetes function that the library does not have is an error.
+
+In expressions, a quantity is a map `{"quantity": …}`, and a version a map `{"version": …}`.
 """
 
 import functools
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...model.names import version_problem
 from ..objects.pod_manifest import ManifestError, quantity
@@ -16,17 +18,8 @@ from ..objects.pod_manifest import ManifestError, quantity
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
 LONGEST_EXPRESSION = 10 * 1024  # bytes, as in Kubernetes
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
+_Amount: TypeAlias = Mapping[str, str]  # a quantity or a version
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
-# Quantities and versions share one message type, because the library selects overloads by the kinds of the arguments,
-# and all message types are of the same kind.
-_TYPES = """
-name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3"
-message_type {
-  name: "Amount"
-  field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { name: "is_version" number: 2 label: LABEL_OPTIONAL type: TYPE_BOOL }
-}
-"""
 
 
 class SelectorError(Exception):
@@ -51,7 +44,7 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     value = found.plain_value()
     if isinstance(value, bool):
         return value
-    is_error = found.type() == _library().error
+    is_error = found.type() == _library()[0].Type.ERROR
     raise SelectorError(f"CEL runtime error: {value if is_error else f'expected a boolean, found {value!r}'}")
 
 
@@ -60,12 +53,12 @@ def _compiled(expression: str) -> Any:
     """Compile an expression. Raises CompileError or NotInstalled."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
         raise CompileError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
-    library = _library()
+    cel, environment = _library()
     try:
-        compiled = library.environment.compile(expression)
+        compiled = environment.compile(expression)
     except RuntimeError as error:
         raise CompileError(f"CEL compile error: {error}") from error
-    if compiled.return_type() not in library.boolean:
+    if compiled.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
         name = compiled.return_type().name()
         raise CompileError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
     return compiled
@@ -73,16 +66,15 @@ def _compiled(expression: str) -> Any:
 
 def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, Any]:
     """Return the variable `device` of an expression."""
-    library = _library()
     attributes: dict[str, dict[str, Any]] = {}
     capacity: dict[str, dict[str, Any]] = {}
     for name, value in (device.get("attributes") or {}).items():
         ((kind, content),) = value.items()
         domain, _, bare = name.rpartition("/")
-        attributes.setdefault(domain or driver, {})[bare] = library.version(content) if kind == "version" else content
+        attributes.setdefault(domain or driver, {})[bare] = {"version": content} if kind == "version" else content
     for name, value in (device.get("capacity") or {}).items():
         domain, _, bare = name.rpartition("/")
-        capacity.setdefault(domain or driver, {})[bare] = library.quantity(quantity(value["value"], name))
+        capacity.setdefault(domain or driver, {})[bare] = _quantity(quantity(value["value"], name))
     # In Kubernetes, a missing domain of a device reads as an empty map, but `in` does not find it. So each string
     # literal in the expression becomes a domain, unless the expression uses `in`.
     if not _MEMBERSHIP.search(expression):
@@ -93,74 +85,60 @@ def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, 
     return {"driver": driver, "attributes": attributes, "capacity": capacity, "allowMultipleAllocations": shared}
 
 
-class _Library:
-    """CEL with Kubernetes' functions for quantities and versions."""
-
-    def __init__(self) -> None:
-        try:
-            from cel_expr_python import cel
-            from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
-        except ImportError as error:
-            raise NotInstalled(f"a selector needs CEL: {INSTALL}") from error
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-
-        pool = descriptor_pool.DescriptorPool()
-        types = text_format.Parse(_TYPES, descriptor_pb2.FileDescriptorProto())
-        pool.AddSerializedFile(types.SerializeToString())
-        self._amount = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Amount"))
-        self.boolean = (cel.Type.BOOL, cel.Type.DYN)
-        self.error = cel.Type.ERROR
-        self.environment = cel.NewEnv(
-            descriptor_pool=pool,
-            variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
-            functions=self._functions(cel),
-            extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()],
-        )
-
-    def quantity(self, amount: Fraction) -> Any:
-        return self._amount(text=str(amount))
-
-    def version(self, text: str) -> Any:
-        return self._amount(text=text, is_version=True)
-
-    def _functions(self, cel: Any) -> list[Any]:
-        type_ = cel.Type
-        amount = type_("kubernetes.Amount")
-
-        def semver(text: str) -> Any:
-            _precedence(text)  # raises ValueError if the text is not a version
-            return self.version(text)
-
-        def part(index: int) -> Callable[[Any], int]:
-            return lambda value: int(_precedence(value.text)[index])
-
-        rows: list[tuple[str, Any, list[Any], Callable[..., Any]]] = [
-            ("quantity", amount, [type_.STRING], lambda text: self.quantity(quantity(text, "quantity()"))),
-            ("isQuantity", type_.BOOL, [type_.STRING], _is_quantity),
-            ("semver", amount, [type_.STRING], semver),
-            ("isSemver", type_.BOOL, [type_.STRING], lambda text: not version_problem(text)),
-            ("compareTo", type_.INT, [amount, amount], _compare),
-            ("isGreaterThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) > 0),
-            ("isLessThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) < 0),
-            ("sign", type_.INT, [amount], lambda one: int(_number(one) > 0) - int(_number(one) < 0)),
-            ("asInteger", type_.INT, [amount], lambda one: int(_number(one))),
-            ("isInteger", type_.BOOL, [amount], lambda one: _number(one) == int(_number(one))),
-            ("asApproximateFloat", type_.DOUBLE, [amount], lambda one: float(_number(one))),
-            ("add", amount, [amount, amount], lambda one, other: self.quantity(_number(one) + _number(other))),
-            ("sub", amount, [amount, amount], lambda one, other: self.quantity(_number(one) - _number(other))),
-            ("major", type_.INT, [amount], part(0)),
-            ("minor", type_.INT, [amount], part(1)),
-            ("patch", type_.INT, [amount], part(2)),
-        ]
-        return [
-            cel.FunctionDecl(name, [cel.Overload(name, result, types, types[0] is amount, run)])
-            for name, result, types, run in rows
-        ]
-
-
 @functools.cache
-def _library() -> _Library:
-    return _Library()
+def _library() -> tuple[Any, Any]:
+    """Return the module `cel` and an environment with Kubernetes' functions. Raises NotInstalled."""
+    try:
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+    except ImportError as error:
+        raise NotInstalled(f"a selector needs CEL: {INSTALL}") from error
+    environment = cel.NewEnv(
+        variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+        functions=_functions(cel),
+        extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()],
+    )
+    return cel, environment
+
+
+def _functions(cel: Any) -> list[Any]:
+    type_ = cel.Type
+    amount = type_.Map(type_.STRING, type_.STRING)
+
+    def part(index: int) -> Callable[[_Amount], int]:
+        return lambda value: int(_precedence(value["version"])[index])
+
+    rows: list[tuple[str, Any, list[Any], Callable[..., Any]]] = [
+        ("quantity", amount, [type_.STRING], lambda text: _quantity(quantity(text, "quantity()"))),
+        ("isQuantity", type_.BOOL, [type_.STRING], _is_quantity),
+        ("semver", amount, [type_.STRING], _semver),
+        ("isSemver", type_.BOOL, [type_.STRING], lambda text: not version_problem(text)),
+        ("compareTo", type_.INT, [amount, amount], _compare),
+        ("isGreaterThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) > 0),
+        ("isLessThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) < 0),
+        ("sign", type_.INT, [amount], lambda one: int(_number(one) > 0) - int(_number(one) < 0)),
+        ("asInteger", type_.INT, [amount], lambda one: int(_number(one))),
+        ("isInteger", type_.BOOL, [amount], lambda one: _number(one) == int(_number(one))),
+        ("asApproximateFloat", type_.DOUBLE, [amount], lambda one: float(_number(one))),
+        ("add", amount, [amount, amount], lambda one, other: _quantity(_number(one) + _number(other))),
+        ("sub", amount, [amount, amount], lambda one, other: _quantity(_number(one) - _number(other))),
+        ("major", type_.INT, [amount], part(0)),
+        ("minor", type_.INT, [amount], part(1)),
+        ("patch", type_.INT, [amount], part(2)),
+    ]
+    return [
+        cel.FunctionDecl(name, [cel.Overload(name, result, types, types[0] is amount, run)])
+        for name, result, types, run in rows
+    ]
+
+
+def _quantity(amount: Fraction) -> _Amount:
+    return {"quantity": str(amount)}
+
+
+def _semver(text: str) -> _Amount:
+    _precedence(text)  # raises ValueError if the text is not a version
+    return {"version": text}
 
 
 def _is_quantity(text: str) -> bool:
@@ -171,17 +149,18 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def _number(amount: Any) -> Fraction:
-    if amount.is_version:
-        raise ValueError(f"{amount.text} is a version, not a quantity")
-    return Fraction(amount.text)
+def _number(amount: _Amount) -> Fraction:
+    if "version" in amount:
+        raise ValueError(f"{amount['version']} is a version, not a quantity")
+    return Fraction(amount["quantity"])
 
 
-def _compare(one: Any, other: Any) -> int:
-    if one.is_version != other.is_version:
+def _compare(one: _Amount, other: _Amount) -> int:
+    if one.keys() != other.keys():
         raise ValueError("a quantity and a version cannot be compared")
-    key: Callable[[Any], Any] = (lambda value: _precedence(value.text)) if one.is_version else _number
-    return int(key(one) > key(other)) - int(key(one) < key(other))
+    key: Callable[[_Amount], Any] = _number if "quantity" in one else lambda value: _precedence(value["version"])
+    first, second = key(one), key(other)
+    return int(first > second) - int(first < second)
 
 
 def _precedence(text: str) -> tuple[Any, ...]:
