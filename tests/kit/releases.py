@@ -1,5 +1,6 @@
 """The rules of Kubernetes releases other than that of the embedded API server."""
 
+from vdev.sim.api.store import timestamp
 from vdev.sim.api.validation import Rules
 
 _SPLIT_COUNTERS = (1, 35)  # the first release in which counters need their own slice
@@ -22,16 +23,23 @@ class Release(Rules):
         self.more = lambda _kind, _old, _new: ()
         self._gates = alpha or version >= _GATES
 
-    def complete(self, kind, new, *, now):
-        """Drop the fields of disabled feature gates."""
-        if kind.kind == "ResourceSlice" and not self._gates:
+    def complete(self, kind, new):
+        """Set the times of taints, and drop empty lists of a ResourceSlice and fields of disabled feature gates."""
+        super().complete(kind, new)
+        if kind.kind != "ResourceSlice":
+            return
+        if not self._gates:
             new["spec"].pop("sharedCounters", None)
-            for device in new["spec"].get("devices") or ():
+        _drop_empty(new["spec"], ("devices", "sharedCounters"))
+        for device in new["spec"].get("devices", ()):
+            if not self._gates:
                 for name in _GATED:
                     device.pop(name, None)
                 for each in (device.get("capacity") or {}).values():
                     each.pop("requestPolicy", None)
-        super().complete(kind, new, now=now)
+            _drop_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
+            for taint in device.get("taints", ()):
+                taint.setdefault("timeAdded", timestamp())
 
     def problems(self, kind, old, new):
         """Add the problems of `more`. Before 1.35, counters may be in the slice of their devices."""
@@ -39,3 +47,9 @@ class Release(Rules):
             if self.version >= _SPLIT_COUNTERS or "exclude each other" not in text:
                 yield field, text
         yield from self.more(kind, old, new)
+
+
+def _drop_empty(document, names):
+    for name in names:
+        if name in document and not document[name]:
+            del document[name]

@@ -1,6 +1,4 @@
-"""The claims, templates and classes that the API server refuses, and the defaults that it fills in."""
-
-import pytest
+"""The claims, templates and classes that the API server refuses."""
 
 GROUP = "/apis/resource.k8s.io/v1"
 PATHS = {
@@ -10,7 +8,6 @@ PATHS = {
 }
 REQUEST = "spec.devices.requests[0]"
 EXACTLY = f"{REQUEST}.exactly"
-DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
 
 
 def requests(*written, **more):
@@ -80,36 +77,7 @@ async def test_a_claim_is_refused(subtests, ask):
             assert (422, [f"spec.{field}"]) == (status, fields(answer))
 
 
-@pytest.mark.parametrize(
-    ("spec", "where"),
-    [
-        (asked(), ("exactly",)),
-        (asked(count=0, allocationMode=""), ("exactly",)),
-        (requests({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c"}]}), ("firstAvailable", 0)),
-    ],
-)
-async def test_defaults_of_requests(ask, spec, where):
-    """The server fills in mode and count; a second write of the same spec changes nothing."""
-    _, made = await make(ask, "ResourceClaim", spec)
-    (request,) = made["spec"]["devices"]["requests"]
-    for step in where:
-        request = request[step]
-    assert DEFAULTS == {name: request[name] for name in DEFAULTS}
-    status, changed = await ask("PATCH", f"{PATHS['ResourceClaim']}/one", {"spec": spec}, MERGE)
-    assert (200, made["metadata"]["resourceVersion"]) == (status, changed["metadata"]["resourceVersion"])
-
-
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
-
-
-async def test_all_devices_and_tolerations(ask):
-    """Mode All gets no count, a toleration gets its operator."""
-    _, made = await make(ask, "ResourceClaim", asked(allocationMode="All", tolerations=[{"key": "a"}]))
-    request = made["spec"]["devices"]["requests"][0]["exactly"]
-    assert "count" not in request
-    assert "Equal" == request["tolerations"][0]["operator"]
-
-
 RESULT = {"request": "r", "driver": "a.dev", "pool": "p", "device": "d"}
 READY = {"type": "Ready", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 DEVICE = "status.devices[0]"

@@ -15,7 +15,6 @@ SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 STRATEGIC, JSON_PATCH = "application/strategic-merge-patch+json", "application/json-patch+json"
-TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
 
 
 def slice_(*devices, name="one", **spec):
@@ -28,19 +27,6 @@ def slice_(*devices, name="one", **spec):
 def of(kind, name, spec, **more):
     """An object of DRA's group."""
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec, **more}
-
-
-async def test_fields_that_the_server_adds_to_a_slice(ask):
-    """The times of its taints. Empty lists are dropped."""
-    status, made = await ask("POST", SLICES, slice_({"name": "a", "taints": [TAINT], "attributes": {}}))
-    assert 201 == status
-    (device,) = made["spec"]["devices"]
-    assert {"key", "effect", "timeAdded"} == device["taints"][0].keys()
-    assert "attributes" not in device
-    made["spec"]["devices"] = []
-    status, changed = await ask("PUT", f"{SLICES}/one", made)
-    assert 200 == status
-    assert "devices" not in changed["spec"]
 
 
 async def test_an_apply_with_a_uid_creates_no_object(ask):
@@ -320,7 +306,7 @@ async def test_kubectl(ask, tmp_path):
         return out.decode()
 
     assert "resourceclaim.resource.k8s.io/c created" in await kubectl("apply", "-f", "-", stdin=claim)
-    assert "resourceclaim.resource.k8s.io/c configured" in await kubectl("apply", "-f", "-", stdin=claim)
+    assert "resourceclaim.resource.k8s.io/c unchanged" in await kubectl("apply", "-f", "-", stdin=claim)
     wrong = {**claim, "metadata": {"name": "d"}, "spec": {"devices": {"requests": [{"name": "r"}]}}}
     assert "exactly one of" in await kubectl("apply", "--server-side", "-f", "-", stdin=wrong)
     assert "labeled" in await kubectl("label", "resourceclaim", "c", "a=b")

@@ -22,7 +22,6 @@ _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
     STRATEGIC_PATCH: patches.merged,
     JSON_PATCH: patches.operations,
 }
-_BODIES = ("", JSON, YAML, protobuf_bodies.MEDIA_TYPE, *_PATCHES, APPLY)
 _LONGEST_WATCH = 1800.0  # seconds
 _OPAQUE = ("opaque", "data")  # fields with data of drivers, which may contain a meaningful null
 _PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")  # metadata that must match the stored object
@@ -67,14 +66,16 @@ def decoded(headers: Mapping[str, str], body: bytes) -> Any:
     if not body:
         return None
     content_type = _media_type(headers)
-    if content_type not in _BODIES:
-        raise unsupported(_BODIES[1:])
     try:
         if content_type == protobuf_bodies.MEDIA_TYPE:
             return protobuf_bodies.document(body)
-        return yaml_text.document(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
+        if content_type in (YAML, APPLY) and body[:1] != b"{":
+            return yaml_text.document(body)
+        if content_type in ("", JSON, YAML, APPLY, *_PATCHES):
+            return json.loads(body)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise Refused(400, "BadRequest", f"error decoding the body: {error}") from None
+    raise unsupported((JSON, YAML, protobuf_bodies.MEDIA_TYPE, *_PATCHES, APPLY))
 
 
 def _media_type(headers: Mapping[str, str]) -> str:
@@ -197,15 +198,13 @@ def watch(
 
     async def events() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        end, next_bookmark, sent = loop.time() + seconds, 0.0, version
+        end, next_bookmark, sent = loop.time() + seconds, 0.0, version or objects.version
         text = b""
         if sends_existing:
-            existing = objects.all(kind, request.namespace)
-            text = b"".join(_line("ADDED", form(each)) for each in existing if chosen(each))
             sent = objects.version
+            text = b"".join(_line("ADDED", form(each)) for each in objects.all(kind) if chosen(each))
             if marks_initial and wants_bookmarks:
                 text += bookmark(annotations={"k8s.io/initial-events-end": "true"})
-        sent = sent or objects.version
         while True:
             try:
                 text += b"".join(map(event, objects.since(kind, sent)))

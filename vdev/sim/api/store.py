@@ -156,7 +156,7 @@ class ObjectStore:
         new["metadata"] = metadata | self._own_metadata(key, old)
         if problems := [*self.rules.problems(kind, old, new)]:
             raise invalid(kind, key[1], problems)
-        self.rules.complete(kind, new, now=timestamp())
+        self.rules.complete(kind, new)
         changed = [path for path in kind.immutable if old and value_at(new, path) != value_at(old, path)]
         if changed:
             raise invalid(kind, key[1], [(path, wrong(value_at(new, path), _IMMUTABLE)) for path in changed])

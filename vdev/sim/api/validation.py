@@ -8,7 +8,7 @@ practice and those that the scheduler depends on.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -44,21 +44,21 @@ class Rules:
 
     version = (1, 36)
 
-    def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
-        """Set the defaults and timestamps of a valid object, and drop empty lists of a ResourceSlice."""
-        match kind.kind:
-            case "Namespace":
-                new.setdefault("status", {"phase": "Active"})
-            case "Pod":
-                spec = new.setdefault("spec", {})
-                _complete_pod(spec)
-                new.setdefault("status", {"phase": "Pending"})
-            case "ResourceClaim":
-                _complete_claim(new.get("spec") or {})
-            case "ResourceClaimTemplate":
-                _complete_claim((new.get("spec") or {}).get("spec") or {})
-            case "ResourceSlice":
-                _complete_slice(new["spec"], now)
+    def complete(self, kind: ApiKind, new: dict[str, Any]) -> None:
+        """Set the defaults of a valid Namespace or Pod. Other kinds have no defaults here."""
+        if kind.kind == "Namespace":
+            new.setdefault("status", {"phase": "Active"})
+        if kind.kind != "Pod":
+            return
+        spec = new["spec"]
+        spec.setdefault("restartPolicy", "Always")
+        spec.setdefault("schedulerName", "default-scheduler")
+        spec.setdefault("terminationGracePeriodSeconds", 30)
+        for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+            resources = container.setdefault("resources", {})
+            if limits := resources.get("limits"):
+                resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        new.setdefault("status", {"phase": "Pending"})
 
     def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
         """Yield field and message of each problem of a new or changed object. `old` is empty for a new object.
@@ -80,47 +80,7 @@ class Rules:
                 yield "status.allocation", "Invalid value: field is immutable"
 
 
-# --- defaults ---------------------------------------------------------------------------------------------------------
-
-
-def _complete_pod(spec: dict[str, Any]) -> None:
-    spec.setdefault("containers", [])
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    for container in (*(spec["containers"] or ()), *(spec.get("initContainers") or ())):
-        resources = container.setdefault("resources", {})
-        if limits := resources.get("limits"):
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
-
-
-def _complete_claim(spec: Document) -> None:
-    for request in (spec.get("devices") or {}).get("requests") or ():
-        for asked in filter(None, (request.get("exactly"), *(request.get("firstAvailable") or ()))):
-            asked["allocationMode"] = asked.get("allocationMode") or "ExactCount"
-            if not asked.get("count"):
-                asked.pop("count", None)
-                if asked["allocationMode"] == "ExactCount":
-                    asked["count"] = 1
-            for toleration in asked.get("tolerations") or ():
-                toleration["operator"] = toleration.get("operator") or "Equal"
-
-
-def _complete_slice(spec: dict[str, Any], now: str) -> None:
-    _drop_empty(spec, ("devices", "sharedCounters"))
-    for device in spec.get("devices") or ():
-        _drop_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
-        for taint in device.get("taints") or ():
-            taint.setdefault("timeAdded", now)
-
-
-def _drop_empty(document: dict[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if name in document and not document[name]:
-            del document[name]
-
-
-# --- problems ---------------------------------------------------------------------------------------------------------
+# --- fields of DRA objects --------------------------------------------------------------------------------------------
 
 
 def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:

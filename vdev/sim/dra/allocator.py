@@ -104,7 +104,7 @@ class Allocator:
         if wants_all and self._unusable:
             why = f"asks for all devices, but {self._unusable[0].driver}, {self._unusable[0].problem}"
             raise UnschedulableError(f"claim {_key(claim)}, request {name} {why}")
-        count = 0 if wants_all else int(document.get("count", 1))
+        count = 0 if wants_all else int(document.get("count") or 1)
         request = _Request(claim, name, document, device_class, self._devices, count)
         if wants_all:
             request.candidates = [
@@ -235,7 +235,7 @@ def _is_tolerated(request: Document, device: PoolDevice) -> bool:
 def _tolerates(toleration: Document, taint: Document) -> bool:
     if any(toleration.get(field) not in (None, "", taint[field]) for field in ("effect", "key")):
         return False
-    if toleration.get("operator", "Equal") == "Exists":
+    if toleration.get("operator") == "Exists":
         return True
     return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
 
