@@ -13,11 +13,11 @@ from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
 from ..model.device import base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
-from ..model.problem import KeyPath, did_you_mean, listed
+from ..model.problem import did_you_mean, listed
 from ..model.scalars import index_range
 from ..model.spec import Spec
 from .file_checks import check_names, partition_names
-from .messages import Below, ProblemReport
+from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
@@ -151,7 +151,6 @@ def _times(rule: FaultRule, kinds: list[str], report: ProblemReport) -> None:
 
 # --- the names in the rules -------------------------------------------------------------------------------------------
 
-_NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
@@ -167,58 +166,48 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
     profiles |= {each for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
     drivers = {entry.dra.driver for entry in spec.entries if entry.dra}
     names = [entry.name for entry in spec.entries]
-    of_devices = {"resource": resources, "profile": profiles}
+    of_devices = {"entry": names, "resource": resources, "profile": profiles}
     for rule in rules:
         here = report.of(rule)
         has_effect = any(key in rule.given for key in EFFECTS)  # if not, there is an error already
         if has_effect and rule.resource != "*" and (drivers or rule.of_resources):
             known = (resources if rule.of_resources else set()) | (drivers if rule.of_drivers else set())
             if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
-                kind = "resource" if rule.of_resources else "driver"
-                _unknown(kind, rule.resource, known, "resource", here)
-        for number, want in enumerate(rule.devices.alternatives(names)):
-            _want(want, number, spec.entries, of_devices, here.at("devices"))
+                _unknown("resource" if rule.of_resources else "driver", rule.resource, known, here.at("resource"))
+        for number, select in enumerate(rule.devices.alternatives(names)):
+            _check_names(select, number, spec.entries, of_devices, here.at("devices"))
 
 
-def _unknown(
-    kind: str, word: str, known: Collection[str], below: Below, report: ProblemReport, *, what: str = "known"
-) -> None:
+def _unknown(kind: str, word: str, known: Collection[str], report: ProblemReport, *, what: str = "known") -> None:
     there = listed(sorted(known), lead=f"{what}:") if known else f"there is no {kind}"
-    report.error(below, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
+    report.error((), f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
 
 
-def _want(
-    want: Select, number: int, declared: Sequence[Entry], known: Mapping[str, Collection[str]], report: ProblemReport
+def _check_names(
+    select: Select, number: int, entries: Sequence[Entry], known: Mapping[str, Collection[str]], report: ProblemReport
 ) -> None:
-    """Check the names in the conditions `want`. If `devices` is a list, they are its item `number`."""
-    places: list[KeyPath] = [each for each in ((number,), ("names", number)) if report.has(each)]
-    at = {key: (places or [(key,)])[0] for key in ("entry", "resource", "profile", "id", "index")}
-    names = {each.name for each in declared}
-    entries = [each for each in declared if not want.entry or fnmatchcase(each.name, want.entry)]
-    if not entries:
-        if want.entry:
-            _unknown("device entry", want.entry, names, at["entry"], report)
-        return
-    for kind, words in known.items():
-        word = getattr(want, kind)
+    """Check the names in the conditions `select`. If `devices` is a list, they are its item `number`."""
+    item = next((report.at(*each) for each in ((number,), ("names", number)) if report.has(each)), None)
+    for key, words in known.items():
+        word = getattr(select, key)
         if word and not any(fnmatchcase(name, word) for name in words):
-            _unknown(kind, word, words, at[kind], report)
-    if want.id and not _may_be_id(want.id, declared):
-        _unknown("device", want.id, names, at["id"], report, what="known entries")
-    counts = [each.virtual.count for each in entries if each.virtual]
-    indices = [index_range(each.partition(":")[0]) for each in want.index]
-    beyond = [each for each in indices if len(counts) == len(entries) and each.stop > max(counts)]
-    if beyond:
-        count = max(counts)
-        message = f"there is no device {max(beyond[0].start, count)}; the entry has {count}"
-        report.error(at["index"], message, f"expected 0 to {count - 1}")
+            _unknown("device entry" if key == "entry" else key, word, words, item or report.at(key))
+    if select.id and not _may_be_id(select.id, entries):
+        _unknown("device", select.id, known["entry"], item or report.at("id"), what="known entries")
+    meant = [each.virtual for each in entries if fnmatchcase(each.name, select.entry or "*")]
+    if not meant or None in meant:
+        return  # the number of real devices is unknown
+    count = max(each.count for each in meant if each)
+    for indices in (index_range(each.partition(":")[0]) for each in select.index):
+        if indices.stop > count:
+            message = f"there is no device {max(indices.start, count)}; the entry has {count}"
+            (item or report.at("index")).error((), message, f"expected 0 to {count - 1}")
 
 
 def _may_be_id(text: str, entries: Sequence[Entry]) -> bool:
     """Whether a device may have the id: it is in the file, starts with an entry's name, or has NVIDIA's form."""
     given = {each for entry in entries if entry.virtual for each in entry.virtual.ids}
-    if any(mark in text for mark in "*?[") or base_id(text) in given:
+    starts = tuple(f"{entry.name[:40]}{mark}" for entry in entries for mark in "-_")
+    if any(mark in text for mark in "*?[") or base_id(text) in given or text.startswith(starts):
         return True
-    if text.startswith(_NVIDIA_IDS):
-        return any(entry.is_nvidia for entry in entries) and is_nvidia_id(base_id(text))
-    return any(text.startswith((f"{entry.name[:40]}-", f"{entry.name[:40]}_")) for entry in entries)
+    return is_nvidia_id(base_id(text)) and any(entry.is_nvidia for entry in entries)

@@ -27,13 +27,6 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
 _DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
 _PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # a shell passes these for pipes, which a writer holds open
-_KINDS = {
-    stat.S_IFDIR: "directory",
-    stat.S_IFIFO: "pipe",
-    stat.S_IFSOCK: "socket",
-    stat.S_IFCHR: "device node",
-    stat.S_IFBLK: "device node",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +90,6 @@ class Document:
         """Whether the value of `path` is from a file for NVIDIA's plugin."""
         return self.value_place(path).file in self.for_nvidia
 
-    def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
-        """Return the path of pydantic's location, and whether it is the location of a key.
-
-        Pydantic marks a key by a last step `[key]`; a file may have a key with this name.
-        """
-        marked = loc[-1:] == ("[key]",) and self.split(loc)[1] != ()
-        return (loc[:-1], True) if marked else (loc, False)
-
     def value_place(self, path: KeyPath) -> Place:
         """The place of the value of `path`, or of the nearest value around it."""
         return self.values.get(self.known(path)) or Place(self.texts[0].file if self.texts else "")
@@ -142,7 +127,8 @@ def text_of(path: Path, *, may_be_null: bool = False) -> str:
         if may_be_null and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
             return ""
         if not stat.S_ISREG(mode) and not piped:
-            raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
+            what = "a directory" if stat.S_ISDIR(mode) else "not a plain file"
+            raise refusal(Place(name), f"is {what}")
         # Do not block if a pipe has replaced the file since the check above.
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as file:

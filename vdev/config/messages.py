@@ -30,7 +30,10 @@ def explained(error: ValidationError, document: Document, root: type[Section]) -
 
 
 def _explained(detail: ErrorDetails, document: Document, root: type[Section]) -> Problem:
-    path, is_key = document.located(detail["loc"])
+    path = detail["loc"]
+    is_key = path[-1:] == ("[key]",) and detail["type"] != "extra_forbidden"  # pydantic's mark
+    if is_key:
+        path = path[:-1]
     known = document.known(path)
     got = f"got {described(detail['input'])}"
     match detail["type"]:

@@ -174,7 +174,7 @@ def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
 def test_a_preset_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x1.yaml")
     text = "devices: [{name: a, resource: example.com/a, virtual: {preset: x1}}]"
-    with pytest.raises(ConfigError, match="is a pipe, not a file"):
+    with pytest.raises(ConfigError, match="is not a plain file"):
         config.load_text(text, preset_dirs=[tmp_path])
 
 
