@@ -6,9 +6,7 @@ or device-config-manager.
 This module places partitions only to refuse lists that the hardware would refuse.
 """
 
-import functools
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -34,7 +32,7 @@ from ..model.geometry import (
     resource_suffix,
 )
 from ..model.problem import listed
-from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, matching, not_empty
+from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, not_empty
 from ..model.section import Section, described, refuse
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
@@ -191,62 +189,37 @@ _PROFILES = "gpu-config-profiles"  # a key that mig-parted's files do not have
 
 
 class Mode(Section):
-    """A mode, and how many GPUs have it."""
+    """A mode, such as CPX with NPS4, and how many GPUs have it."""
 
     compute_partition: Text = ""
-    """Compute partitioning: SPX, DPX, QPX or CPX."""
     memory_partition: Text = ""
-    """Memory partitioning: NPS1, NPS2 or NPS4, the same for the whole profile."""
     num_gpus_assigned: Annotated[Index, Field(alias="numGPUsAssigned")] = 0
-    """How many GPUs get it."""
-
-    @property
-    def name(self) -> str:
-        """The name in ROCm's plugin, such as cpx_nps1."""
-        return f"{self.compute_partition}_{self.memory_partition}".lower()
-
-
-class Skipped(Section):
-    """GPUs that stay as they are."""
-
-    ids: list[Index] = []
-    """Their indices."""
 
 
 class ModeProfile(Section):
-    """The modes of a node's GPUs."""
+    """The modes of a node's GPUs. Those that are not skipped get them in order."""
 
-    skipped_gpus: Annotated[Skipped, Field(alias="skippedGPUs")] = Skipped()
-    """GPUs that stay as they are."""
+    skipped_gpus: Annotated[dict[Literal["ids"], list[Index]], Field(alias="skippedGPUs")] = {}
     profiles: list[Mode] = []
-    """Modes, and how many of the other GPUs get each, in order."""
 
     def layout(self, geometry: Geometry, count: int) -> NamedLayout:
-        """Apply the profile to these devices, with the same checks as the tool in the same order."""
-        skipped = set(self.skipped_gpus.ids)
-        if beyond := [each for each in sorted(skipped) if each >= count]:
-            return NamedLayout({}, f"it skips GPU {beyond[0]}, and there are {count}")
+        """Apply the profile to these devices. It must be for exactly as many, as in the tool."""
+        skipped = self.skipped_gpus.get("ids", [])
+        free = [index for index in range(count) if index not in skipped]
         assigned = sum(each.num_gpus_assigned for each in self.profiles)
-        if assigned + len(self.skipped_gpus.ids) != count:
+        if assigned != len(free) or assigned + len(skipped) != count:
             skips = f" and skips {len(skipped)}" if skipped else ""
             return NamedLayout({}, f"it assigns {assigned} GPUs{skips}, and there are {count}")
         if len({each.memory_partition for each in self.profiles}) > 1:
             return NamedLayout({}, "it mixes memory modes, and all GPUs of a node have the same")
-        free = (index for index in range(count) if index not in skipped)
-        parts: dict[int, Parts] = {}
-        for each in self.profiles:
-            try:
-                parts |= dict.fromkeys(islice(free, each.num_gpus_assigned), layout(geometry, each.name))
-            except LayoutError as unknown:
-                return NamedLayout({}, str(unknown))
-        return NamedLayout(parts, refusal_of(geometry, parts.values()))
-
-
-class Services(Section):
-    """Services of the host."""
-
-    names: list[Text] = []
-    """Their names."""
+        modes: list[Parts] = []
+        try:
+            for each in self.profiles:
+                mode = layout(geometry, f"{each.compute_partition}_{each.memory_partition}".lower())
+                modes += [mode] * each.num_gpus_assigned
+        except LayoutError as unknown:
+            return NamedLayout({}, str(unknown))
+        return NamedLayout(dict(zip(free, modes, strict=True)), refusal_of(geometry, modes))
 
 
 class DeviceConfigFile(Section):
@@ -254,11 +227,8 @@ class DeviceConfigFile(Section):
 
     profiles: Annotated[dict[str, ModeProfile], Field(alias=_PROFILES)]
     """Profiles by name."""
-    gpu_client_systemd_services: Services = Services()
-    """Services that the tool stops; virtual devices need none."""
-
-
-_WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
+    gpu_client_systemd_services: dict[Literal["names"], list[Text]] = {}
+    """Services of the host that the tool stops; virtual devices need none."""
 
 
 def _kebab(name: str) -> str:
@@ -271,15 +241,6 @@ def _devices(value: object) -> object:
     return refuse(f"expected all, or a list of indices, got {described(value)}")
 
 
-_MigProfile = Annotated[
-    Text,
-    matching(
-        rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?",
-        "a profile as NVIDIA names them, such as 1g.5gb or 1g.10gb+me",
-    ),
-]
-
-
 class GpuConfig(Section):
     """The configuration of some GPUs of a node."""
 
@@ -289,7 +250,7 @@ class GpuConfig(Section):
     """Which GPUs: all (kept as None), or a list of indices."""
     mig_enabled: Flag
     """Whether MIG is on."""
-    mig_devices: Annotated[dict[_MigProfile, PartCount], NOT_ALL_ZERO] | None = None
+    mig_devices: Annotated[dict[Text, PartCount], NOT_ALL_ZERO] | None = None
     """Profiles, and how many of each."""
     device_filter: Annotated[list[Text], OneOrMany()] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""
@@ -363,7 +324,6 @@ def _layouts_in(text: FileText, devices: VirtualDevices, geometry: Geometry) -> 
     return {name: _mig_layout(each, geometry, devices.count, pci_id) for name, each in file.mig_configs.items()}
 
 
-@functools.lru_cache(maxsize=8)  # several entries have the same file
 def _layout_file(text: FileText) -> MigPartedFile | DeviceConfigFile:
     document = read_text(text.text, text.file)
     if _PROFILES in document.root:

@@ -194,10 +194,6 @@ def test_errors_in_a_file_of_mig_parted(subtests, load):
         (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}]", "all of these are 0"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}]", "-1 is out of range"),
-        (
-            HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb.me: 1}}]",
-            "expected a profile as NVIDIA",
-        ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: 0x20B010DE}]", "write it in quotes"),
         (HEAD + "  a: [{devices: all, mig-enabled: false}]\n  a: [{devices: all, mig-enabled: false}]", "given twice"),
         ("kind: ConfigMap\napiVersion: v1\ndata: {config.yaml: x}", "this is a Kubernetes object of kind ConfigMap"),
@@ -259,7 +255,7 @@ def test_a_file_of_device_config_manager(load):
     assert NamedLayout({1: ("cpx_nps1",) * 8}) == found["one"]
     refusals = {name: layout.refusal.partition(";")[0] for name, layout in found.items() if layout.refusal}
     assert {
-        "beyond": "it skips GPU 2, and there are 2",
+        "beyond": "it assigns 1 GPUs and skips 1, and there are 2",
         "few": "it assigns 0 GPUs, and there are 2",
         "memory": "it mixes memory modes, and all GPUs of a node have the same",
         "unknown": "unknown layout 'cpx_nps3'",
