@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import discovery, file_choice
+from .. import discovery, file_choice, importers
 from ..agent.options import Options
 from ..dra import slices as cutting
 from ..dra.published_devices import Pools, PublishedPool
@@ -125,7 +125,8 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
         try:
             loaded = chosen.load(files, partial=True)
         except ConfigError:
-            return Preview(desired_state(ObservedState(node=node)), files, {}, bad.problems, refused=True)
+            problems = importers.problems_of(files) or bad.problems
+            return Preview(desired_state(ObservedState(node=node)), files, {}, problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     found = {
         entry.name: discovery.discover(

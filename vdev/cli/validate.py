@@ -1,15 +1,14 @@
 """`vdev validate`: all errors and warnings about configuration files, without looking at the node."""
 
 import argparse
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .. import config, file_choice, importers
+from .. import file_choice, importers
 from ..agent.options import Options
 from ..errors import ConfigError
 from ..model.device import problem_document
-from ..model.problem import Problem, counted, error
+from ..model.problem import Problem, counted
 from ..planning.plan import prove
 from . import common, options
 
@@ -62,13 +61,5 @@ def _problems(files: Sequence[Path], chosen: Options) -> tuple[Problem, ...]:
     try:
         loaded = chosen.load(files)
     except ConfigError as bad:
-        return (*_of_other_plugins(files), *bad.problems)
+        return importers.problems_of(files) or bad.problems
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))
-
-
-def _of_other_plugins(files: Sequence[Path]) -> Iterator[Problem]:
-    """Yield an error for each file of another plugin, about which the other errors say too little."""
-    for file in files:
-        with contextlib.suppress(ConfigError):
-            if form := importers.recognized(config.text_of(file), str(file)):
-                yield error(str(file), f"this is a configuration of {form}; `vdev import {file}` converts it")

@@ -4,16 +4,18 @@
     draft        a vdev file in the making
     go_patterns  Go's globs and regular expressions as vdev's patterns
 
-Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. This package reads no
-files and does not depend on the node. All results are valid vdev files.
+Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. This package does
+not depend on the node. All results are valid vdev files.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from .. import config
 from ..errors import ConfigError, UsageError
-from ..model.problem import errors
+from ..model.problem import Place, Problem, Where, error, errors
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -25,7 +27,7 @@ from . import (
 from .draft import SECTIONS, Draft, listed, mapping
 from .sources import ImportOptions, ImportSource, sources
 
-__all__ = ["FORMS", "ImportOptions", "imported", "recognized"]
+__all__ = ["FORMS", "ImportOptions", "imported", "problems_of", "recognized"]
 
 FORMS: Mapping[str, ModuleType] = {
     "generic-device-plugin": generic_device_plugin,
@@ -51,6 +53,17 @@ def recognized(text: str, name: str = "<text>") -> str:
         wrapped = any(each.key or nvidia_device_plugin.is_wrapped(each.content) for each in found)
         form = form if wrapped else None
     return str(form.TITLE) if form else ""
+
+
+def problems_of(files: Iterable[Path]) -> tuple[Problem, ...]:
+    """Return an error for each file of another plugin, for which vdev's own errors would be misleading."""
+    found: list[Problem] = []
+    for file in files:
+        with contextlib.suppress(ConfigError):
+            if form := recognized(config.text_of(file), str(file)):
+                message = f"this is a configuration of {form}; `vdev import {file}` converts it"
+                found.append(error(Where.of(Place(str(file))), message))
+    return tuple(found)
 
 
 def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:

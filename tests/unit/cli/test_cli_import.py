@@ -63,3 +63,10 @@ def test_errors(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[
     places = {"FILE": str(file), "configs/quickstart.yaml": str(ROOT / "configs/quickstart.yaml")}
     assert 2 == main(["import", *(places.get(each, each) for each in arguments)])
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_other_commands_name_the_plugin_of_a_file(file: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert 2 == main([command, str(file)])
+    said = f"{file}: this is a configuration of generic-device-plugin; `vdev import {file}` converts it\n"
+    assert said == capsys.readouterr().err
