@@ -77,7 +77,7 @@ def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) 
         xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
         if xids or rules or not slot.health.healthy:
             own = of_health(present.entries[device.entry], slot.health, xids)
-            taints = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
+            taints = (*own, *(Taint(each.key, each.effect, each.value) for each in rules))
             last = {(each.key, each.effect): each for each in taints}  # the last one of several wins
             device = replace(device, taints=tuple(last.values()), health=slot.health)
         devices.append(device)

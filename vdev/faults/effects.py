@@ -6,7 +6,7 @@ The planner applies faults of devices. Other faults are applied by the code that
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
@@ -104,13 +104,6 @@ Time = Annotated[Duration, longer_than_nothing()]
 # --- devices ----------------------------------------------------------------------------------------------------------
 
 
-class HealthWord(StrEnum):
-    """The health that the kubelet sees."""
-
-    HEALTHY = "Healthy"
-    UNHEALTHY = "Unhealthy"
-
-
 class FlapTimes(Section):
     """The device is healthy first, then unhealthy, and so on."""
 
@@ -120,14 +113,6 @@ class FlapTimes(Section):
     """How long it is Unhealthy each time."""
 
 
-class TaintEffect(StrEnum):
-    """The effect of a taint."""
-
-    NO_SCHEDULE = "NoSchedule"
-    NO_EXECUTE = "NoExecute"
-    NONE = "None"
-
-
 class TaintFault(Section):
     """A taint of the devices while the rule is in force."""
 
@@ -135,7 +120,7 @@ class TaintFault(Section):
     """Key of the taint, such as acme.dev/maintenance."""
     value: Annotated[Text, Constraint(names.value_problem)] = ""
     """Its value."""
-    effect: TaintEffect = TaintEffect.NO_SCHEDULE
+    effect: Literal["NoSchedule", "NoExecute", "None"] = "NoSchedule"
     """NoSchedule: no new claim gets the devices; NoExecute: pods that have them are also evicted; None: no effect."""
 
 
@@ -308,13 +293,6 @@ Message = Annotated[Word, Constraint(_length_problem, maxLength=names.MAX_MESSAG
 """A sentence."""
 
 
-class EventType(StrEnum):
-    """The type of an Event."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
 class EventFault(Section):
     """An Event about the Node, written each time the fault begins; needs node.events."""
 
@@ -322,12 +300,8 @@ class EventFault(Section):
     """The reason, one word such as GpuLost."""
     message: Message
     """The message, a sentence."""
-    type: EventType = EventType.WARNING
-    """Normal or Warning."""
-
-    @property
-    def warning(self) -> bool:
-        return self.type is EventType.WARNING
+    type: Literal["Normal", "Warning"] = "Warning"
+    """The type of the Event."""
 
 
 class ConditionFault(Section):
@@ -360,12 +334,6 @@ def _seconds_problem(value: float) -> Refusal:
     if value < 1 or value != int(value):
         return f"{value:g} s is not allowed", "the header Retry-After has whole seconds, at least 1"
     return ""
-
-
-class WatchWord(StrEnum):
-    """What happens to watches."""
-
-    BROKEN = "broken"
 
 
 class ApiVerb(StrEnum):
@@ -402,7 +370,7 @@ class ApiFaults(Section):
     """The API server does not answer."""
     status: Annotated[Whole, Constraint(_status_problem, enum=_REFUSALS)] | None = None
     """HTTP status of the answer: 403, 409, 429, 500 or 503."""
-    watch: WatchWord | None = None
+    watch: Literal["broken"] | None = None
     """broken: watches end and cannot start again."""
     retry_after: Annotated[Duration, Constraint(_seconds_problem)] | None = None
     """For status 429 and 503: how long the answer asks to wait."""

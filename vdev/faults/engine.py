@@ -20,7 +20,7 @@ from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
-from .rules import DEVICE, KINDS, FaultRule, Since
+from .rules import DEVICE, KINDS, FaultRule
 from .schedule import NO_LABELS, Activation, Dice, begins_between, earliest, hits, on_node, phase, seconds_of
 from .targets import ActiveFaults
 
@@ -168,7 +168,7 @@ class Engine:
         is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
         if not rule.triggered and not loaded.cleared:
-            run.activations = (Activation(started if rule.since is Since.START else loaded.since),)
+            run.activations = (Activation(started if rule.since == "start" else loaded.since),)
         run.select(self.inventory)
         return run
 

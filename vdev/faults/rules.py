@@ -7,9 +7,8 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, TypeAdapter, WithJsonSchema
 
@@ -161,13 +160,6 @@ class OnNodes(Section):
 # --- a rule -----------------------------------------------------------------------------------------------------------
 
 
-class Since(StrEnum):
-    """When the rule's times start."""
-
-    LOAD = "load"
-    START = "start"
-
-
 OF_DEVICES = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
 """The keys of effects on devices."""
 DEVICE = "device"
@@ -222,7 +214,7 @@ class FaultRule(Placed):
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _nodes_of)] = OnNodes()
     """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
-    since: Since | None = None
+    since: Literal["load", "start"] | None = None
     """When the rule's times start: load (when the rule is read) or start (when the plugin starts). Default: load."""
     on_allocate: Flag = False
     """The rule's times start at each allocation of one of the devices to a pod, and only these devices fail."""
@@ -248,7 +240,7 @@ class FaultRule(Placed):
     probability: Part = 1.0
     """Only this fraction of calls, requests, allocations or repetitions, chosen at random by the seed."""
 
-    health: effects.HealthWord | None = None
+    health: Literal["Healthy", "Unhealthy"] | None = None
     """The health that is reported, whatever the probes find."""
     xid: Annotated[Whole, between(1, MAX_XID)] | None = None
     """The error that NVIDIA's driver reports for the devices. They are Unhealthy, unless health says otherwise or
@@ -332,7 +324,7 @@ class FaultRule(Placed):
             return Health(False, self.reason or DRILL, self.name)
         if self.health is None and (self.xid is None or self.xid in APPLICATION_ERRORS):
             return None
-        if self.health is effects.HealthWord.HEALTHY:
+        if self.health == "Healthy":
             return Health(True, self.reason, self.name)
         return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 

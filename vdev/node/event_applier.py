@@ -79,7 +79,7 @@ class NodeEvents(ApiApplier):
     def announce(self, event: EventFault) -> None:
         """Write the Event of a fault rule."""
         if self._before:
-            self._add([EventText(event.reason, event.message, warning=event.warning)])
+            self._add([EventText(event.reason, event.message, warning=event.type == "Warning")])
 
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""
