@@ -153,11 +153,8 @@ class BlockingKubelet:
     def running(cls, thread: LoopThread, **options: Any) -> Iterator[Self]:
         """Run a kubelet in a context. `options` are those of `Kubelet`, except for `clock`."""
         clock = LeapClock()
-
-        async def make() -> Kubelet:
-            return await Kubelet(**options, clock=clock).__aenter__()
-
-        kubelet = thread.wait(make())
+        kubelet = Kubelet(**options, clock=clock)
+        thread.wait(kubelet.__aenter__())
         try:
             yield cls(thread, kubelet, clock)
         finally:

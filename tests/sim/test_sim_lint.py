@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.conftest import device
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
-from vdev.sim.device_manager.device_table import Device
 from vdev.sim.objects.container_edits import merge
 
 NPU = "acme.dev/npu"
@@ -113,14 +113,14 @@ def test_extra_responses():
 
 
 def test_lists():
-    good = Device("d1", "Healthy")
+    good = device("d1", "Healthy")
     assert [] == listed(good)
     assert ["duplicate-id"] == listed(good, good)
-    assert ["duplicate-id-health"] == listed(good, Device("d1", "Unhealthy"))
-    assert ["id-too-long"] == listed(Device("x" * 64, "Healthy"))
-    assert ["empty-id"] == listed(Device("", "Healthy"))
-    assert ["health-text"] == listed(Device("d1", "HEALTHY"))
-    assert ["numa-negative"] == listed(Device("d1", "Healthy", (-1,)))
+    assert ["duplicate-id-health"] == listed(good, device("d1", "Unhealthy"))
+    assert ["id-too-long"] == listed(device("x" * 64, "Healthy"))
+    assert ["empty-id"] == listed(device("", "Healthy"))
+    assert ["health-text"] == listed(device("d1", "HEALTHY"))
+    assert ["numa-negative"] == listed(device("d1", numa=[-1]))
     assert ["held-device-dropped"] == listed(good, held={"d2"})
     assert ["id-in-two-resources"] == listed(good, elsewhere={"d1": "acme.dev/gpu"})
     assert ["list-near-limit"] == listed(good, size=4_000_000)

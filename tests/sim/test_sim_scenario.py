@@ -192,7 +192,7 @@ WRONG_EXPECTATIONS = [
     ({"node": {NPU: {"capacity": 1}}}, "acme.dev/npu.allocatable: Field required"),
     ({"node": {NPU: {"capacity": "many", "allocatable": 1}}}, "capacity: expected a number"),
     ({"pods": {"a": {"state": 1}}}, "unknown key 'state'"),
-    ({"pods": {"a": {"containers": {"m": {"envs": {}}}}}}, "unknown key 'envs'"),
+    ({"pods": {"a": {"containers": {"m": {"envs": {}}}}}}, "envs.*: Input should be 'devices', "),
     ({"findings": "some"}, "expected none"),
     ({"findings": ["numa-negativ"]}, "findings: .*did you mean 'numa-negative'"),
     ({"stays": "long"}, "stays: Input should be a valid number"),

@@ -127,12 +127,9 @@ def _banner(options: SimOptions) -> str:
 
 def _check_directories(options: SimOptions) -> None:
     """Raise HostError if another user owns the kubelet directory or --pods is not a directory. Blocks."""
-    try:
+    owner = os.geteuid()
+    with contextlib.suppress(OSError):  # the start of the kubelet reports it
         owner = options.kubelet_dir.stat().st_uid
-    except FileNotFoundError:
-        owner = os.geteuid()
-    except OSError as failed:
-        raise HostError(f"{options.kubelet_dir}: {failed.strerror}; choose another with --kubelet-dir") from failed
     if owner != os.geteuid():
         raise HostError(f"{options.kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
     if options.pods is not None and not options.pods.is_dir():

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ..model.names import annotation_key_problem, env_name_problem
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .device_manager.device_table import HEALTHY, UNHEALTHY, Device
+from .device_manager.device_table import HEALTHY, UNHEALTHY, numa_nodes
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # grpc-go's default receive limit, which the kubelet does not change
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
@@ -127,7 +127,7 @@ def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> 
 
 def device_list(
     resource: str,
-    devices: Collection[Device],
+    devices: Collection[api.Device],
     *,
     size: int,
     held: Collection[str] = (),
@@ -144,7 +144,7 @@ def device_list(
     """
     by_id: dict[str, list[str]] = {}
     for device in devices:
-        by_id.setdefault(device.id, []).append(device.health)
+        by_id.setdefault(device.ID, []).append(device.health)
     if size > LIST_NEAR_BYTES:
         text = f"the list has {size} bytes; beyond {LIST_LIMIT_BYTES} the kubelet drops the plugin"
         yield warning("list-near-limit", resource, text)
@@ -164,7 +164,7 @@ def device_list(
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
         text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; all else is unhealthy"
         yield error("health-text", resource, text)
-    if negative := [device.id for device in devices if any(node < 0 for node in device.numa)]:
+    if negative := [device.ID for device in devices if any(node < 0 for node in numa_nodes(device))]:
         yield error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
     if shared := sorted(by_id.keys() & (elsewhere or {}).keys()):
         text = f"{_quote(shared)} is also a device of {(elsewhere or {})[shared[0]]}; health is looked up by id alone"

@@ -21,7 +21,6 @@ from .objects.pod_manifest import ManifestError
 
 _DRA_KINDS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _SUFFIXES = {".yaml", ".yml", ".json"}
-_LARGEST_MANIFEST = 1_000_000  # bytes; close to the API server's limit
 
 
 @dataclass(slots=True)
@@ -119,6 +118,5 @@ def _read(directory: Path) -> dict[str, bytes]:
             if path.suffix in _SUFFIXES and not path.name.startswith("."):
                 with contextlib.suppress(OSError):
                     if path.is_file():  # reading a pipe would block
-                        with path.open("rb") as file:
-                            found[path.name] = file.read(_LARGEST_MANIFEST)
+                        found[path.name] = path.read_bytes()
     return found

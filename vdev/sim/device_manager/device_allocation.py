@@ -86,9 +86,6 @@ class Allocator:
         ids = await self._choose(pod, container, resource, affinity)
         if not ids:
             return 0
-        if resource not in self._table.endpoints:
-            self._table.recount()
-            raise AdmissionError(f"unknown Device Plugin {resource}")
         flight = self._table.in_flight.setdefault(resource, set())
         flight |= ids
         try:
@@ -198,8 +195,8 @@ class Allocator:
             raise AdmissionError(f"device plugin {method} rpc failed with err: {error}") from error
 
     def _endpoint(self, resource: str) -> PluginClient:
-        endpoint = self._table.endpoints[resource]
-        if endpoint.stopped is not None or endpoint.client is None:
+        endpoint = self._table.endpoints.get(resource)
+        if endpoint is None or endpoint.stopped is not None or endpoint.client is None:
             # Go prints the whole structure; here its addresses are zero.
             raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return endpoint.client

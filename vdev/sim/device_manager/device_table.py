@@ -3,7 +3,7 @@
 Pure: no I/O, no clock, no gRPC. As in the real kubelet, the key is the resource name alone, not the plugin instance.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,18 +19,8 @@ NO_NUMA = -1
 GRACE_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """An entry of a device list. Any health other than `Healthy` means unhealthy."""
-
-    id: str
-    health: str
-    numa: tuple[int, ...] = ()
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the kubelet can allocate the device."""
-        return self.health == HEALTHY
+def numa_nodes(device: api.Device) -> list[int]:
+    return [node.ID for node in device.topology.nodes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ class DeviceTable:
     """The device manager's state, by resource."""
 
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    devices: dict[str, dict[str, Device]] = field(default_factory=dict)  # the last list, by device id
+    devices: dict[str, dict[str, api.Device]] = field(default_factory=dict)  # the last list, by device id
     healthy: dict[str, set[str]] = field(default_factory=dict)
     unhealthy: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
@@ -90,18 +80,19 @@ class DeviceTable:
         endpoint = self.endpoints.get(resource)
         return endpoint is not None and endpoint.stopped is None and endpoint.lists
 
-    def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
+    def listed(self, resource: str, devices: Collection[api.Device]) -> frozenset[str]:
         """Replace the resource's list. Returns the UIDs of pods that hold a new device or one whose health changed.
 
         If an id is repeated, the last entry counts, but the id is in both health sets if the entries differ in health.
+        Any health other than `Healthy` means unhealthy.
         """
-        before, entries = self.devices.get(resource, {}), list(devices)
-        self.devices[resource] = {device.id: device for device in entries}
-        self.healthy[resource] = {device.id for device in entries if device.healthy}
-        self.unhealthy[resource] = {device.id for device in entries if not device.healthy}
+        before = self.devices.get(resource, {})
+        self.devices[resource] = {device.ID: device for device in devices}
+        self.healthy[resource] = {device.ID for device in devices if device.health == HEALTHY}
+        self.unhealthy[resource] = {device.ID for device in devices if device.health != HEALTHY}
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
-        changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
+        changed = {each.ID for each in devices if each.ID not in before or before[each.ID].health != each.health}
         holders: dict[str, str] = {}  # as in the kubelet, of all resources; the first pod wins
         for held in self.holders.values():
             for id_ in held.ids:
@@ -158,17 +149,17 @@ class DeviceTable:
 
         Without affinity, or if no device of the resource has a NUMA node, all devices count as without a node.
         """
-        listed = self.devices[resource]
-        if affinity is None or not any(device.numa for device in listed.values()):
+        nodes = {id_: numa_nodes(device) for id_, device in self.devices[resource].items()}
+        if affinity is None or not any(nodes.values()):
             return set(), set(), set(available)
-        aligned = {id_ for id_ in available if affinity.intersection(listed[id_].numa)}
-        anywhere = {id_ for id_ in available if not listed[id_].numa}
+        aligned = {id_ for id_ in available if affinity.intersection(nodes[id_])}
+        anywhere = {id_ for id_ in available if not nodes[id_]}
         return aligned, available - aligned - anywhere, anywhere
 
     def health_of(self, resource: str, id_: str) -> str:
         """Return the health for a pod's status. As in 1.36, a device that is not in the list is Healthy."""
         device = self.devices.get(resource, {}).get(id_)
-        return HEALTHY if device is None or device.healthy else UNHEALTHY
+        return HEALTHY if device is None or device.health == HEALTHY else UNHEALTHY
 
     # --- holders -----------------------------------------------------------------------------------------------
 
@@ -192,7 +183,7 @@ class DeviceTable:
                     f"device {id_} was dropped from its list while its Allocate was in flight: "
                     "the kubelet panics with 'invalid memory address or nil pointer dereference'"
                 )
-            for node in device.numa or (NO_NUMA,):
+            for node in numa_nodes(device) or (NO_NUMA,):
                 by_numa.setdefault(node, []).append(id_)
         numbered = tuple((node, tuple(members)) for node, members in sorted(by_numa.items()))
         self.holders[pod, container, resource] = Held(pod, container, resource, numbered, response)

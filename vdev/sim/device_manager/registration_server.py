@@ -23,7 +23,7 @@ from .. import lint
 from ..connection import CallError, Connection, RegistrationError, call_errors
 from ..kubelet_life import Compat, Life
 from ..lint import LIST_LIMIT_BYTES, error, warning
-from .device_table import Device, Endpoint
+from .device_table import Endpoint
 
 VERSION = "v1beta1"
 RENEWAL_SECONDS = 10.0  # after the end of a stream
@@ -251,8 +251,7 @@ class Registry(api_grpc.RegistrationServicer):
             self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
 
     def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
-        devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
-        held = self._held(resource)
+        devices, held = response.devices, self._held(resource)
         elsewhere: dict[str, str] = {}  # ids that are held or that a connected plugin lists
         for other, listed in self._table.devices.items():
             if other != resource:

@@ -247,8 +247,7 @@ class Kubelet:
         claims = bool(record.claim_names) or not record.bound
         if claims and not force:
             record.terminating = True
-            for container in record.containers:
-                container.running = False
+            record.stop_containers()
             self._store.note(record)
             await self._sync(record)
             return
@@ -262,8 +261,7 @@ class Kubelet:
         """End all containers of a pod. `phase` is Succeeded or Failed."""
         record = self._store.record(name, namespace)
         record.phase = phase
-        for container in record.containers:
-            container.running = False
+        record.stop_containers()
         self._store.note(record)
         await self._sync(record)
         return record.status()

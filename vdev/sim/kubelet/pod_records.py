@@ -38,6 +38,10 @@ class PodRecord(PodStatus):
         """Whether the pod is bound and the current kubelet process has not tried to admit it."""
         return self.bound and not self.known and not self.ended
 
+    def stop_containers(self) -> None:
+        for container in self.containers:
+            container.running = False
+
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """Return the claims that a container uses."""
         uses = self.spec.container(name).claims

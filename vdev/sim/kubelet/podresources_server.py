@@ -11,7 +11,7 @@ from ...aio.tasks import TokenBucket
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ..device_manager.device_allocation import Allocator
-from ..device_manager.device_table import NO_NUMA, Held
+from ..device_manager.device_table import NO_NUMA, Held, numa_nodes
 from ..dra.driver_client import PreparedDevice
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
@@ -63,7 +63,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
                 _device(resource, id_, node)
                 for resource, ids in sorted(table.healthy.items())
                 for id_ in sorted(ids)
-                for node in table.devices[resource][id_].numa or (None,)
+                for node in numa_nodes(table.devices[resource][id_]) or (None,)
             ]
         )
 

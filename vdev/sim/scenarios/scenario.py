@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -94,19 +94,9 @@ class NodeNumbers(_Form):
     allocatable: Annotated[Any, AfterValidator(_number)]
 
 
-class ContainerExpectation(_Form):
-    """The expected status of a container. Keys that are not set are not compared."""
-
-    devices: Any = None
-    device_counts: Any = None
-    device_health: Any = None
-    restarts: Any = None
-    env: Any = None
-    device_nodes: Any = None
-    mounts: Any = None
-    annotations: Any = None
-    cdi_devices: Any = None
-    claims: Any = None
+# What a scenario can expect of a container: its status, and the edits of its last start.
+_StatusKey: TypeAlias = Literal["devices", "deviceCounts", "deviceHealth", "claims", "restarts"]
+_EditsKey: TypeAlias = Literal["env", "deviceNodes", "mounts", "annotations", "cdiDevices"]
 
 
 class PodExpectation(_Form):
@@ -117,7 +107,7 @@ class PodExpectation(_Form):
     message: Any = None
     terminating: Any = None
     events: list[Any] = []
-    containers: dict[str, ContainerExpectation] = {}
+    containers: dict[str, dict[_StatusKey | _EditsKey, Any]] = {}
 
 
 class Expect(_Form):
