@@ -119,8 +119,6 @@ class _Player:
         try:
             async with asyncio.timeout(self._patience):
                 while found := await self._differences(expect):
-                    if await self._has_ended_otherwise(expect):
-                        raise ScenarioError("; ".join(found))
                     await self._change()
         except TimeoutError:
             why = "; ".join([*found, *await self._node.causes()])
@@ -134,14 +132,6 @@ class _Player:
         except TimeoutError:
             return
 
-    async def _has_ended_otherwise(self, expect: Expect) -> bool:
-        """Whether a pod has ended in an unexpected phase, so that the expectation cannot become true."""
-        for name, wanted in expect.pods.items():
-            pod = await self._node.pod(name) if wanted is not None and wanted.phase is not None else None
-            if wanted and pod and pod.phase.terminal and not _same(wanted.phase, pod.phase.value):
-                return True
-        return False
-
     async def _change(self) -> None:
         await self._node.change()
         await self.check()
@@ -149,7 +139,7 @@ class _Player:
     # --- comparing ----------------------------------------------------------------------------------------------------
 
     async def _differences(self, expect: Expect) -> list[str]:
-        """Return the differences from an expectation. Raises ScenarioError for a forbidden finding."""
+        """Return the differences from an expectation. Raises ScenarioError if it can no longer become true."""
         if expect.findings is not None and (forbidden := await self._node.errors(expect.findings)):
             raise ScenarioError("; ".join(forbidden))
         names = await self._names(expect.document)
@@ -247,8 +237,11 @@ def _counted(manifest: Mapping[str, Any], node: Capacity) -> Mapping[str, Any]:
 
 
 def _pod_rows(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) -> Iterator[_Row]:
+    """Yield the rows of a pod. Raises ScenarioError if it has ended in another phase, because that is final."""
     seen = {"phase": pod.phase.value, "reason": pod.reason, "message": pod.message, "terminating": pod.terminating}
     why = f" ({pod.reason}: {pod.message})" if pod.reason else ""
+    if pod.phase.terminal and "phase" in wanted and not _same(wanted["phase"], pod.phase.value):
+        raise ScenarioError(f"pod {pod.name}: phase{why}: expected {wanted['phase']!r}, seen {pod.phase.value!r}")
     for key, value in wanted.items():
         if key in seen:
             yield f"pod {pod.name}: {key}{why if key == 'phase' else ''}", value, seen[key]
