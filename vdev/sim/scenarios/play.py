@@ -4,13 +4,11 @@ There are no fixed sleeps, because the node signals possible changes. The node a
 """
 
 import asyncio
-import copy
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
-from ..device_manager.device_table import Capacity
 from ..objects.container_edits import edits_json
 from ..objects.pods import ContainerStatus, PodStatus
 from .node import EmbeddedNode
@@ -93,12 +91,13 @@ class _Player:
         return {id_ for ids in held for id_ in ids}
 
     async def _manifest(self, pod: str) -> Mapping[str, Any]:
-        """Return a Pod manifest with its placeholders replaced."""
+        """Return a Pod manifest with its placeholders and the amount `all` replaced."""
         manifest = self._scenario.manifest(pod)
         names = await self._names(manifest)
         if missing := next((each for each, found in names.items() if not found), None):
             raise ScenarioError(_NOT_REGISTERED[missing])
-        return _counted(_spread(manifest, names), await self._node.node())
+        filled: Mapping[str, Any] = _filled(manifest, names, (await self._node.node()).allocatable)
+        return filled
 
     async def _names(self, document: Mapping[str, Any]) -> dict[str, Sequence[str]]:
         return {each: await self._node.names(each) for each in sorted(_placeholders(document))}
@@ -144,7 +143,7 @@ class _Player:
             raise ScenarioError("; ".join(forbidden))
         names = await self._names(expect.document)
         found = [_NOT_REGISTERED[each] for each in names if not names[each]]
-        return found + self._compared([row async for row in self._rows(_spread(expect.document, names))])
+        return found + self._compared([row async for row in self._rows(_filled(expect.document, names, {}))])
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
         """Yield the expected and the seen values, except values that this node cannot see."""
@@ -214,23 +213,17 @@ def _placeholders(document: Any) -> set[str]:
     return set().union(*map(_placeholders, document)) if isinstance(document, list) else set()
 
 
-def _spread(document: Any, names: Mapping[str, Sequence[str]]) -> Any:
-    """Replace each placeholder key in a document with one entry per name."""
-    if isinstance(document, Mapping):
-        return {name: _spread(value, names) for key, value in document.items() for name in names.get(str(key), (key,))}
-    return [_spread(each, names) for each in document] if isinstance(document, list) else document
-
-
-def _counted(manifest: Mapping[str, Any], node: Capacity) -> Mapping[str, Any]:
-    """Replace each limit of `all` in a Pod manifest with the node's allocatable."""
-    filled = copy.deepcopy(dict(manifest))
-    spec = filled["spec"]
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        for limits in (container.get("resources") or {}).values():
-            for resource, amount in limits.items() if isinstance(limits, dict) else ():
-                if amount == "all":
-                    limits[resource] = node.allocatable.get(resource, 0)
-    return filled
+def _filled(document: Any, names: Mapping[str, Sequence[str]], amounts: Mapping[str, int]) -> Any:
+    """Replace each placeholder key in a document with one entry per name, and the amount `all` of a resource."""
+    if isinstance(document, list):
+        return [_filled(each, names, amounts) for each in document]
+    if not isinstance(document, Mapping):
+        return document
+    found = {}
+    for given, value in document.items():
+        for key in names.get(str(given), (given,)):
+            found[key] = amounts[key] if value == "all" and key in amounts else _filled(value, names, amounts)
+    return found
 
 
 # --- compared values --------------------------------------------------------------------------------------------------
@@ -247,20 +240,17 @@ def _pod_rows(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) -> Iter
             yield f"pod {pod.name}: {key}{why if key == 'phase' else ''}", value, seen[key]
     for name, container in wanted.get("containers", {}).items():
         status = pod.container(name)
-        shown = _container(status) | (edits_json(status.edits) if edits else {})
+        shown = {
+            "devices": _devices(status),
+            "deviceCounts": {resource: len(ids) for resource, ids in status.devices.items()},
+            "deviceHealth": {resource: sorted(ids.values()) for resource, ids in status.health.items()},
+            "claims": _claims(status),
+            "restarts": status.restarts,
+            **(edits_json(status.edits) if edits else {}),
+        }
         for key, value in container.items():
             if key in shown:
                 yield f"pod {pod.name}: {name}: {key}", value, shown[key]
-
-
-def _container(status: ContainerStatus) -> dict[str, Any]:
-    return {
-        "devices": _devices(status),
-        "deviceCounts": {resource: len(ids) for resource, ids in status.devices.items()},
-        "deviceHealth": {resource: sorted(ids.values()) for resource, ids in status.health.items()},
-        "claims": _claims(status),
-        "restarts": status.restarts,
-    }
 
 
 def _devices(status: ContainerStatus) -> dict[str, list[str]]:
