@@ -14,10 +14,9 @@ from ..errors import HostError
 from . import lint
 from .api.store import ObjectStore
 from .device_manager import device_checkpoint
-from .device_manager.device_table import DeviceTable, KubeletPanic
+from .device_manager.device_table import DeviceTable, Held, KubeletPanic
 from .kubelet.kubelet_directory import KubeletPaths
-from .kubelet.node_status import NodeStatus
-from .kubelet.pod_records import PodStore
+from .kubelet.node_state import NodeStatus, PodRecord, PodStore
 from .lint import Overlaps
 
 _T = TypeVar("_T")
@@ -107,6 +106,15 @@ class Life(ABC):
     def active(self) -> set[str] | None:
         """The UIDs of active pods; None if not all pods are known yet."""
         return {pod.uid for pod in self.pods.active()} if self.pods_known else None
+
+    def used(self) -> list[tuple[PodRecord, Held]]:
+        """Return the devices that containers use or will use, with their pods.
+
+        The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
+        """
+        pods = {each.uid: each for each in self.pods.records.values() if not each.phase.terminal}
+        held = [(pods[each.pod], each) for each in self.table.holders.values() if each.pod in pods]
+        return [(pod, each) for pod, each in held if not pod.container(each.container).done]
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
         """Start a task that is cancelled when the process ends. `end` raises its exception."""

@@ -9,7 +9,7 @@ import itertools
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -208,26 +208,19 @@ def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Findin
         yield from _edits(resource, answers[0])
 
 
-def shared_hardware(
-    pod: str,
-    mine: Mapping[str, str],
-    others: Iterable[tuple[str, Mapping[str, str]]],
-    overlaps: Overlaps,
-) -> Iterator[Finding]:
-    """Compare the devices of a pod with those of other pods. The mappings are from device id to resource.
+def shared_hardware(pod: str, held: Sequence[tuple[str, str, str]], overlaps: Overlaps) -> Iterator[Finding]:
+    """Compare the devices of a pod with those of other pods. `held` has pods, resources and device ids.
 
     If two pods get the same id of the same resource, this is a bug of the kubelet: it frees the devices of ended pods
     even during an Allocate call, and then loses the devices of that call (UpdateAllocatedDevices in manager.go).
     """
-    for other, theirs in others:
-        for id_, resource in mine.items():
-            if theirs.get(id_) == resource:
-                text = (
-                    f"the kubelet gave {id_!r} to pod {pod}, and pod {other} holds it; this is not the plugin's fault"
-                )
-                yield warning("device-given-twice", resource, text)
-            elif clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
-                text = f"pod {pod} got {id_!r}, and pod {other} holds {_quote(clash)}: the same hardware"
+    for _, resource, id_ in (each for each in held if each[0] == pod):
+        for other, its_resource, its_id in (each for each in held if each[0] != pod):
+            if (resource, id_) == (its_resource, its_id):
+                text = f"the kubelet gave {id_!r} to pod {pod}, and pod {other} holds it"
+                yield warning("device-given-twice", resource, f"{text}; this is not the plugin's fault")
+            elif id_ == its_id or overlaps(id_, its_id):
+                text = f"pod {pod} got {id_!r}, and pod {other} holds {its_id!r}: the same hardware"
                 yield error("device-on-two-pods", resource, text)
 
 

@@ -267,12 +267,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._life.changed(touched)
 
     def _held(self, resource: str) -> set[str]:
-        """The ids that containers hold, or that are in an unanswered Allocate call.
-
-        The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
-        """
-        holders = [each for each in self._table.holders.values() if each.resource == resource]
-        used = {id_ for each in holders if self._life.pods.uses(each.pod, each.container) for id_ in each.ids}
+        """The ids that containers hold, or that are in an unanswered Allocate call."""
+        used = {id_ for _, held in self._life.used() if held.resource == resource for id_ in held.ids}
         return used | self._table.in_flight.get(resource, set())
 
 

@@ -25,8 +25,7 @@ from ..objects import pod_manifest
 from ..objects.pods import Phase, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess
-from .node_status import NodeStatus
-from .pod_records import PodRecord, PodStore
+from .node_state import NodeStatus, PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 
 _POLL_SECONDS = 0.01

@@ -18,8 +18,7 @@ from ..journal import Event
 from ..kubelet_life import KubeletSettings
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
-from .node_status import shortages
-from .pod_records import PodRecord
+from .node_state import PodRecord, shortages
 
 _CLAIM, _CLASS, _SLICE = BY_NAME["ResourceClaim"], BY_NAME["DeviceClass"], BY_NAME["ResourceSlice"]
 _TEMPLATE = BY_NAME["ResourceClaimTemplate"]

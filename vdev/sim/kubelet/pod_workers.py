@@ -1,6 +1,6 @@
 """Syncs the pods of a kubelet process: admission, claims, container starts and restarts, and status.
 
-Pods are stored in `pod_records`. The device manager chooses the devices of a container.
+Pods are stored in `node_state`. The device manager chooses the devices of a container.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ..journal import Event
 from ..kubelet_life import Life
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
-from .pod_records import PodRecord
+from .node_state import PodRecord
 from .pod_scheduler import PodScheduler
 
 WAITING_REASON = "CreateContainerConfigError"
@@ -101,20 +101,8 @@ class PodWorkers:
 
     def _check_hardware(self, pod: PodRecord) -> None:
         """Report hardware that both this pod and another pod hold."""
-        others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
-        rows = [(other.spec.key, self._ids(other)) for other in others]
-        overlaps = self._life.settings.overlaps
-        self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
-
-    def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """Return the ids of devices that the pod's containers use or will use, with their resources."""
-        uid = pod.spec.uid
-        return {
-            id_: each.resource
-            for each in self._table.holders.values()
-            if each.pod == uid and self._store.uses(uid, each.container)
-            for id_ in each.ids
-        }
+        held = [(each.spec.key, held.resource, id_) for each, held in self._life.used() for id_ in sorted(held.ids)]
+        self._journal.find(lint.shared_hardware(pod.spec.key, held, self._life.settings.overlaps))
 
     # --- containers ---------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from ..dra.driver_client import PreparedDevice
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
 from ..objects.pods import Kind
-from .pod_records import PodRecord
+from .node_state import PodRecord
 
 _CALLS_PER_SECOND, _BURST = 100, 10  # the real kubelet's rate limit
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
