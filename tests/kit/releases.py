@@ -46,6 +46,8 @@ class Release(Rules):
         for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "exclude each other" not in text:
                 yield field, text
+        if kind.kind == "ResourceClaim":
+            yield from _device_statuses(new.get("status") or {})
         yield from self.more(kind, old, new)
 
 
@@ -53,3 +55,16 @@ def _drop_empty(document, names):
     for name in names:
         if name in document and not document[name]:
             del document[name]
+
+
+def _device_statuses(status):
+    """Check that drivers report only allocated devices, and each device once."""
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    fields = ("driver", "pool", "device", "shareID")
+    allocated = [tuple(each.get(name) for name in fields) for each in results]
+    keys = [tuple(each.get(name) for name in fields) for each in status.get("devices") or ()]
+    for index, key in enumerate(keys):
+        if key not in allocated:
+            yield f"status.devices[{index}]", "must be an allocated device in the claim"
+        if key in keys[:index]:
+            yield f"status.devices[{index}]", "Duplicate value"

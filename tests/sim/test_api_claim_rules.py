@@ -93,8 +93,6 @@ async def test_a_status_is_refused(subtests, ask):
     """The server checks the status that drivers write."""
     await make(ask, "ResourceClaim", asked())
     for status, field in (
-        (given({}, [{}, {}]), "status.devices[1]"),
-        (given({"device": "other"}, [{}]), DEVICE),
         (given({}, [{"conditions": [{**READY, "status": True}]}]), f"{DEVICE}.conditions[0].status"),
         ({"alocation": {}}, "status.alocation"),
     ):

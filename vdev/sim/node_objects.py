@@ -19,20 +19,16 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 _NODE, _POD, _EVENT = BY_NAME["Node"], BY_NAME["Pod"], BY_NAME["Event"]
 _KILLED = 137  # exit code of a container
 _OWN = "default-scheduler"  # the default of schedulerName
-_LONGEST_MESSAGE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
 _POLL_SECONDS = 0.5
 
-_NODE_INFO = {  # the API requires all of these fields
+_EMPTY_INFO = ("bootID", "kernelVersion", "kubeProxyVersion", "machineID", "systemUUID")  # the API requires them
+_NODE_INFO = {
+    **dict.fromkeys(_EMPTY_INFO, ""),
     "architecture": "amd64",
-    "bootID": "",
     "containerRuntimeVersion": "vdev://sim",
-    "kernelVersion": "",
-    "kubeProxyVersion": "",
-    "machineID": "",
     "operatingSystem": "linux",
     "osImage": "vdev sim",
-    "systemUUID": "",
 }
 
 
@@ -161,7 +157,7 @@ class NodeObjects:
                 "involvedObject": about,
                 "type": "Warning",
                 "reason": reason,
-                "message": message[:_LONGEST_MESSAGE],
+                "message": message,
                 "source": {"component": component},
                 "firstTimestamp": moment,
                 "lastTimestamp": moment,

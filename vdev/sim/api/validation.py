@@ -241,25 +241,10 @@ def _references(devices: _Value) -> _Problems:
                     yield f"{field}[{index}].requests[{number}]", why
 
 
-def _device_statuses(status: _Value) -> _Problems:
-    """Check that drivers report only allocated devices, and each device once."""
-    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    fields = ("driver", "pool", "device", "shareID")
-    allocated = [tuple(each.get(name) for name in fields) for each in results]
-    keys = [tuple(each.get(name) for name in fields) for each in status.get("devices") or ()]
-    for index, key in enumerate(keys):
-        device = "/".join(map(str, key[:3]))
-        if key not in allocated:
-            yield f"devices[{index}]", wrong(device, "must be an allocated device in the claim")
-        if key in keys[:index]:
-            yield f"devices[{index}]", f"Duplicate value: {json.dumps(device)}"
-
-
 _WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
     "ResourceSliceSpec": _slice,
     "Device": _device,
     "DeviceClaim": _references,
-    "ResourceClaimStatus": _device_statuses,
 }
 
 

@@ -16,7 +16,6 @@ from ...model.names import version_problem
 from ..objects.pod_manifest import ManifestError, quantity
 
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
-LONGEST_EXPRESSION = 10 * 1024  # bytes, as in Kubernetes
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 _Amount: TypeAlias = Mapping[str, str]  # a quantity or a version
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
@@ -51,8 +50,6 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _compiled(expression: str) -> Any:
     """Compile an expression. Raises CompileError or NotInstalled."""
-    if len(expression.encode()) > LONGEST_EXPRESSION:
-        raise CompileError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
     cel, environment = _library()
     try:
         compiled = environment.compile(expression)
