@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.canonical_store import as_given_back, canonical
+from tests.kit.canonical_store import canonical
 from vdev.sim.objects.pod_manifest import ManifestError, quantity
 
 
@@ -56,23 +56,3 @@ def test_invalid_quantities(subtests):
             with pytest.raises(ManifestError):
                 quantity(written, "x")
             assert written is canonical(written)
-
-
-def test_all_quantities_of_an_object():
-    """They are changed at any depth, in a copy of the object."""
-    value = {"value": "1024Mi", "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "1024Mi"}}}
-    device = {
-        "name": "a",
-        "capacity": {"memory": value},
-        "attributes": {"counters": {"int": 1000}},
-        "consumesCounters": [{"counters": {"m": {"value": "1000"}}}],
-    }
-    document = {"spec": {"devices": [{"name": "z"}, device]}}
-    found = as_given_back("ResourceSlice", document)
-    memory = found["spec"]["devices"][1]["capacity"]["memory"]
-    assert ("1Gi", "1Gi") == (memory["value"], memory["requestPolicy"]["validRange"]["max"])
-    assert {"counters": {"int": 1000}} == found["spec"]["devices"][1]["attributes"]
-    assert {"value": "1k"} == found["spec"]["devices"][1]["consumesCounters"][0]["counters"]["m"]
-    assert "1024Mi" == value["value"]
-    assert found == as_given_back("ResourceSlice", found)
-    assert document == as_given_back("ConfigMap", document)
