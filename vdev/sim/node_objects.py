@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .api.kinds import BY_NAME, ApiKind, Document, Refused
+from .api.kinds import BY_NAME, ApiKind, Document
 from .api.store import ObjectStore, timestamp
 from .device_manager.device_table import KubeletPanic
 from .kubelet.kubelet import Kubelet
@@ -107,7 +107,7 @@ class NodeObjects:
                 self._delete(group, pods[uid], force=True)
         events = self._kubelet.journal.events
         for each in events[self._written_events :]:
-            self._event(each.pod, each.reason, each.message)
+            self._write_event(each.pod, each.reason, each.message)
         self._written_events = len(events)
 
     def _is_mine(self, document: Document) -> bool:
@@ -129,14 +129,9 @@ class NodeObjects:
 
         group.create_task(delete(), name=f"delete pod {pod.spec.key}")
 
-    def _write_pod(self, document: Document, pod: PodStatus) -> None:
-        with contextlib.suppress(Refused):
-            old = self._current(document)
-            node = {"nodeName": self._kubelet.node_name} if pod.bound else {}
-            self._write(_POD, old, {**old, "spec": {**old["spec"], **node}, "status": pod_status(pod)})
-
-    def _current(self, document: Document) -> Document:
-        return self._objects.get(_POD, document["metadata"]["namespace"], document["metadata"]["name"])
+    def _write_pod(self, old: Document, pod: PodStatus) -> None:
+        node = {"nodeName": self._kubelet.node_name} if pod.bound else {}
+        self._write(_POD, old, {**old, "spec": {**old["spec"], **node}, "status": pod_status(pod)})
 
     def _write(self, kind: ApiKind, old: Document, new: Document) -> None:
         if new != old:
@@ -145,25 +140,24 @@ class NodeObjects:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _event(self, pod: str, reason: str, message: str) -> None:
+    def _write_event(self, pod: str, reason: str, message: str) -> None:
         namespace, _, name = pod.partition("/")
-        moment = timestamp()
-        about = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name}
-        with contextlib.suppress(Refused):
-            about["uid"] = self._objects.get(_POD, namespace, name)["metadata"]["uid"]
-            component = _SCHEDULER if reason == "FailedScheduling" else _KUBELET
-            document = {
-                "metadata": {"name": f"{name[:230].rstrip('-.')}.{time.time_ns():x}"},
-                "involvedObject": about,
-                "type": "Warning",
-                "reason": reason,
-                "message": message,
-                "source": {"component": component},
-                "firstTimestamp": moment,
-                "lastTimestamp": moment,
-                "count": 1,
-            }
-            self._objects.create(_EVENT, namespace, document, component)
+        if (found := self._objects.find(_POD, namespace, name)) is None:
+            return
+        component = _SCHEDULER if reason == "FailedScheduling" else _KUBELET
+        uid, moment = found["metadata"]["uid"], timestamp()
+        document = {
+            "metadata": {"name": f"{name[:230].rstrip('-.')}.{time.time_ns():x}"},
+            "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "source": {"component": component},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        self._objects.create(_EVENT, namespace, document, component)
 
 
 def pod_status(pod: PodStatus) -> dict[str, Any]:
