@@ -6,7 +6,7 @@ The planner applies faults of devices. Other faults are applied by the code that
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
@@ -315,10 +315,6 @@ class ConditionFault(Section):
     """The reason, one word such as GpuLost."""
     message: Message | None = None
     """The message, a sentence. Default: names the rule."""
-
-    def with_message(self, rule: str) -> Self:
-        """Return the condition with a message. The default message names the rule."""
-        return self if self.message else self.model_copy(update={"message": f"the fault rule {rule!r} says so"})
 
 
 _REFUSALS = (403, 409, 429, 500, 503)

@@ -66,8 +66,12 @@ class ActiveFaults:
     @cached_property
     def conditions(self) -> Mapping[str, ConditionFault]:
         """The conditions of the Node, by type."""
-        found = [rule.condition.with_message(rule.name) for rule, _ in self.hits if rule.condition]
-        return {each.type: each for each in found}
+        found: dict[str, ConditionFault] = {}
+        for rule, _ in self.hits:
+            if rule.condition:
+                message = rule.condition.message or f"the fault rule {rule.name!r} says so"
+                found[rule.condition.type] = rule.condition.model_copy(update={"message": message})
+        return found
 
     def unplugged_by(self, key: Key) -> str | None:
         """Return the rule that removes this slot, or None."""

@@ -13,9 +13,8 @@ from ..aio.clock import Clock
 from ..kube.api import Api
 from ..kube.errors import Conflict, Missing
 from ..kube.objects import EVENTS, PODS, event, timestamp
-from ..model.device import Key
 from ..node.api_applier import Writer
-from ..planning.resources import Inventory
+from ..planning.resources import EMPTY, Inventory
 from .cluster import Cluster
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
 from .scope import MAKER
@@ -39,20 +38,13 @@ class PodNotes(Writer):
         self._cluster = cluster
         self._node = node
         self._assigned = Assignment()
-        self._unhealthy: frozenset[Key] = frozenset()
+        self._inventory = EMPTY
         self._rejects = False
         self._reported: set[tuple[str, bool]] = set()  # refused pods with an Event, and whether they had to fail
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Set a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
-        self._assigned, self._rejects = assigned, rejects
-        self._unhealthy = frozenset(
-            (name, slot.id)
-            for name, resource in inventory.resources.items()
-            if resource.healthy < len(resource.slots)
-            for slot in resource.slots
-            if not slot.health.healthy
-        )
+        self._assigned, self._inventory, self._rejects = assigned, inventory, rejects
         if assigned.devices or assigned.rejected:
             self._is_due.set()
 
@@ -83,19 +75,15 @@ class PodNotes(Writer):
         if not of:
             return status
         health = [
-            {
-                "name": resource,
-                "resources": [
-                    {
-                        "resourceID": each,
-                        "health": "Unhealthy" if (resource, each) in self._unhealthy else "Healthy",
-                    }
-                    for each in ids
-                ],
-            }
-            for resource, ids in sorted(of.items())
+            {"name": name, "resources": [{"resourceID": each, "health": self._health(name, each)} for each in ids]}
+            for name, ids in sorted(of.items())
         ]
         return {**status, _STATUSES: health}
+
+    def _health(self, resource: str, device: str) -> str:
+        offered = self._inventory.resources.get(resource)
+        slot = offered.by_id.get(device) if offered else None
+        return "Healthy" if slot is None or slot.health.healthy else "Unhealthy"
 
     async def _write(self, pod: Pod, devices: Devices) -> None:
         if pod.annotation != note(devices):

@@ -130,20 +130,17 @@ def _links(found: Iterable[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, i
 
 def _present(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[list[DeviceInfo]]:
     """The partitions of each whole device, or the device itself if it has none, in the order of the file."""
-    users, claimed = _users(plan, node)
-    known = device_infos(plan)
+    users, known = _users(plan, node), device_infos(plan)
+    slots = [slot for resource in plan.devices.each_once.values() for slot in resource.slots]
+    # Partitions that claims have made.
+    claimable = (slot for resource in plan.devices.claimable.values() for slot in resource.slots)
+    slots += (slot for slot in claimable if slot.device.is_partition and slot.device.id in users)
     found: dict[str, dict[str, DeviceInfo]] = {}
-    for resource in plan.devices.each_once.values():
-        for slot in resource.slots:
-            raw, name = slot.device.raw, slot.device.id
-            if raw.entry in measured and name not in found.get(raw.id, ()):
-                info = replace(known[name], health=slot.health, users=tuple(users.get(name, ())))
-                found.setdefault(raw.id, {})[name] = info
-    for raw_id, partitions in claimed.items():
-        if raw_id in found:
-            whole = next(iter(found[raw_id].values()))
-            for device in partitions.values():
-                found[raw_id][device.id] = replace(whole, device=device, users=tuple(users.get(device.id, ())))
+    for slot in slots:
+        raw, name = slot.device.raw, slot.device.id
+        if raw.entry in measured and name not in found.get(raw.id, ()):
+            info = replace(known[name], health=slot.health, users=tuple(users.get(name, ())))
+            found.setdefault(raw.id, {})[name] = info
     order = {name: place for place, name in enumerate(measured)}
     # A device that is offered both whole and in partitions counts as partitioned as soon as a partition exists.
     parts = (
@@ -153,10 +150,9 @@ def _present(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> li
     return sorted(parts, key=lambda infos: (order[infos[0].device.raw.entry], infos[0].device.raw.index))
 
 
-def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[Use, None]], dict[str, dict[str, Device]]]:
-    """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
+def _users(plan: DesiredState, node: str) -> dict[str, dict[Use, None]]:
+    """The containers and claims that have each device, by its id."""
     found: dict[str, dict[Use, None]] = {}
-    claimed: dict[str, dict[str, Device]] = {}
     for key, holder in sorted(plan.observed.in_use.devices.items()):
         if holder.pod:
             found.setdefault(base_id(key[1]), {})[Use(holder.pod, holder.container)] = None
@@ -165,9 +161,7 @@ def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[Use, None]], d
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
             found.setdefault(published.device.id, {})[use] = None
-            if published.device.is_partition:
-                claimed.setdefault(published.group, {})[published.device.id] = published.device
-    return found, claimed
+    return found
 
 
 def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Range], since: float, seed: str) -> Load:
