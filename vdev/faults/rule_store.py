@@ -68,19 +68,8 @@ class RuleStore:
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
-        self._problems: tuple[Problem, ...] = ()  # errors in files
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Rules with a name of another source, and errors in files. Other threads may read it while files change."""
-        loaded = self.rules
-        taken = (
-            error(rule.where, _taken(rule.name, owner))
-            for source, rules in self._files.items()
-            for rule in rules
-            if rule.name in loaded and (owner := loaded[rule.name].source) != source
-        )
-        return (*self._problems, *taken)
+        self._errors: tuple[Problem, ...] = ()  # in files
+        self.problems: tuple[Problem, ...] = ()  # errors in files, and rules in files whose names are taken
 
     def configure(self, rules: Iterable[FaultRule]) -> None:
         """Set the rules of the configuration, which replace live ones of the same names.
@@ -101,16 +90,19 @@ class RuleStore:
         If several rules have the same name, the first one counts.
         """
         now: dict[str, LoadedRule] = {}
+        problems = list(self._errors)
         for source, rules in {CONFIGURATION: self._configured, **self._files, LIVE: self._live.values()}.items():
             for rule in rules:
                 if rule.name in now:
+                    if source in self._files:
+                        problems.append(error(rule.where, _taken(rule.name, now[rule.name].source)))
                     continue
                 known = self.rules.get(rule.name)
                 if known is None or known.rule != rule or known.rule.seed != rule.seed:
                     known = LoadedRule(rule, source, self._clock.now())
                 known.rule, known.source = rule, source  # an equal rule may have another place in its file
                 now[rule.name] = known
-        self.rules = now
+        self.rules, self.problems = now, tuple(problems)
         self._live = {name: rule for name, rule in self._live.items() if now[name].source == LIVE}
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -124,7 +116,7 @@ class RuleStore:
         changes: dict[str, Callable[[Request], dict[str, Any]]] = {
             "fault-add": lambda request: {"added": self.add(self._parse(_text(request, "rules"), "<live>"))},
             "fault-clear": self._clear,
-            "fault-trigger": self._trigger,
+            "fault-trigger": lambda request: {"triggered": self.trigger(_text(request, "name"))},
             "device-set": self._set_device,
             "device-clear": self._clear_device,
         }
@@ -166,8 +158,8 @@ class RuleStore:
         for engine in self._with(name):
             engine.clear(name)
 
-    def trigger(self, name: str) -> None:
-        """Start a rule's fault now, on every node that the rule is for. Raises UsageError."""
+    def trigger(self, name: str) -> str:
+        """Start a rule's fault now, on every node that the rule is for, and return the name. Raises UsageError."""
         rule = self._known(name)
         concerned = [engine for engine in self._with(name) if engine.runs[name].here]
         if not concerned:
@@ -175,6 +167,7 @@ class RuleStore:
         rule.cleared = False
         for engine in concerned:
             engine.trigger(name)
+        return name
 
     def _known(self, name: str) -> LoadedRule:
         if name not in self.rules:
@@ -194,10 +187,6 @@ class RuleStore:
         for name in names:
             self.clear(name)
         return {"cleared": names}
-
-    def _trigger(self, request: Request) -> dict[str, Any]:
-        self.trigger(_text(request, "name"))
-        return {"triggered": request["name"]}
 
     def _set_device(self, request: Request) -> dict[str, Any]:
         """Set a device's health with a live rule, for a time or until it is cleared."""
@@ -279,7 +268,7 @@ class RuleStore:
     async def scan(self) -> None:
         """Read the files of the directory again."""
         if self.directory is not None:
-            self._files, self._problems = await asyncio.to_thread(self._read, self.directory)
+            self._files, self._errors = await asyncio.to_thread(self._read, self.directory)
             self._load()
 
     def _read(self, directory: Path) -> tuple[dict[str, tuple[FaultRule, ...]], tuple[Problem, ...]]:

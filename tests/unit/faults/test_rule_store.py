@@ -32,19 +32,3 @@ def test_nodes_that_load_rules_later():
     assert 60.0 == store.rules["late"].rule.at, "the first one of a name counts"
     with pytest.raises(UsageError, match="there is no fault rule 'nope'; the rules are: cleared, late"):
         store.clear("nope")
-
-
-async def test_reading_problems_while_a_file_is_loaded(tmp_path):
-    """As in the status thread: rules of a new file are not in force yet."""
-
-    class Reading(ManualClock):
-        def now(self):
-            found.append(store.problems)
-            return super().now()
-
-    found = []
-    (tmp_path / "a.yaml").touch()
-    store = RuleStore(dict, Reading(), lambda text, name: (rule(name="new"),), directory=tmp_path)
-    await store.scan()
-    assert "new" in store.rules
-    assert [()] == found
