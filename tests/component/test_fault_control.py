@@ -89,14 +89,14 @@ async def test_a_rule_without_devices_is_reported(start_agent, clock, shows):
 
 
 async def test_injections_are_counted_by_resource(start_agent, clock, vdev, run_dir):
-    """A fault in two resources counts once for each, and the list names both."""
+    """A fault in two resources counts once for each, and the list has the sum."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
     text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
     await start_agent(text, clock=clock, run_dir=run_dir)
-    printed = (await vdev("fault", "list"))[1]
-    assert "2 (acme.dev/more 1, acme.dev/npu 1)" in printed
-    table = [line.split() for line in printed.splitlines()]
-    assert [["NAME", "STATE", "DEVICES"], ["planned", "active", "5"]] == [row[:3] for row in table], "and on how many"
+    listed = json.loads((await vdev("fault", "list", "--output", "json"))[1])
+    assert [{"acme.dev/more": 1, NPU: 1}] == [each["injectedIn"] for each in listed["rules"]]
+    table = [line.split() for line in (await vdev("fault", "list"))[1].splitlines()]
+    assert [["NAME", "STATE", "DEVICES", "INJECTED"], ["planned", "active", "5", "2"]] == [row[:4] for row in table]
 
 
 async def test_add_list_clear(agent, vdev, shows):
