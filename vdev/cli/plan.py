@@ -122,10 +122,11 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
     try:
         loaded = chosen.load(files)
     except ConfigError as bad:
+        of_others = importers.problems_of(files)
         try:
-            loaded = chosen.load(files, partial=True)
+            loaded = chosen.load(files, partial=not of_others)
         except ConfigError:
-            problems = importers.problems_of(files) or bad.problems
+            problems = of_others or bad.problems
             return Preview(desired_state(ObservedState(node=node)), files, {}, problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     found = {
