@@ -155,7 +155,6 @@ def _virtual_node(node: VirtualNode, count: int, report: ProblemReport) -> None:
 
 
 def _actions(actions: Sequence[Action], report: ProblemReport) -> None:
-    """Check the keys of each action against each other."""
     for number, action in enumerate(actions):
         here = report.at(number)
         kinds = {"command": action.command or None, "truncate": action.truncate, "chmod": action.chmod}

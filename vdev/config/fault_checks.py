@@ -37,7 +37,6 @@ _ASKS_TO_WAIT = (429, 503)
 
 
 def check_rule(rule: FaultRule, report: ProblemReport) -> None:
-    """Check one rule."""
     given = rule.given
     kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
@@ -71,7 +70,6 @@ def check_rule(rule: FaultRule, report: ProblemReport) -> None:
 
 
 def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], report: ProblemReport) -> None:
-    """Check the keys of a rule with this effect."""
     report.keys_fit(rule, kind, _ONLY_FOR)
     if kind not in OF_DEVICES and "devices" in given and not rule.on_allocate:
         report.key_error("devices", f"devices is for faults of devices, and this is {kind}", "use resource")

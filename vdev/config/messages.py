@@ -25,7 +25,6 @@ _ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 
 
 
 def explained(error: ValidationError, document: Document, root: type[Section]) -> Iterator[Problem]:
-    """Return a problem for each error in the document. `root` is the model of the whole document."""
     return (_explained(detail, document, root) for detail in error.errors(include_url=False))
 
 
@@ -172,11 +171,9 @@ class ProblemReport:
         return self.document.value_place(self._full(below))
 
     def is_for_nvidia(self, below: Below) -> bool:
-        """Whether a value is from a file for NVIDIA's plugin."""
         return self.document.is_for_nvidia(self._full(below))
 
     def error(self, below: Below, message: str, hint: str = "") -> None:
-        """Add an error at a value."""
         known = self.document.known(self._full(below))
         self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 

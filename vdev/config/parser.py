@@ -101,7 +101,6 @@ class YamlReader(*_Bases):  # type: ignore[misc]
 
     @property
     def place(self) -> Place:
-        """The place of the next event."""
         return place_of(self.peek_event(), self._name)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:

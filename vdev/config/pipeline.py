@@ -80,37 +80,8 @@ def load(
     `resources.*` with errors are left out and reported, and the others are served. Raises ConfigError with every
     problem found.
     """
-    files = [each if isinstance(each, FileText) else Path(each) for each in sources]
-    return _built(files, overrides, texts or FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
-
-
-def load_text(text: str, name: str = "<text>", **options: Any) -> Loaded:
-    """Like `load`, for the text of one file. Raises ConfigError."""
-    return load([FileText(name, text)], **options)
-
-
-def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
-    """Load fault rules for the configuration `spec` from a text: a mapping with `rules`, or a single rule.
-
-    The default seed is that of the configuration. Raises ConfigError.
-    """
-    document = read_text(text, name, has_rules=True)
-    report = ProblemReport(document)
-    section = _validated(document, report).faults
-    seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
-    rules = _rules(section, spec, report, seed)
-    if "kernel_log" in section.model_fields_set:
-        report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
-    if report.broken():
-        raise ConfigError(in_order(report.problems, [name]))
-    return rules
-
-
-def _built(
-    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: FileTexts, *, partial: bool
-) -> Loaded:
-    """Validate, complete and check the configuration."""
-    document = read(sources)
+    document = read([each if isinstance(each, FileText) else Path(each) for each in sources])
+    files = texts or FileTexts(preset_dirs=tuple(preset_dirs))
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     if over:
         document = overlaid(document, over)
@@ -146,6 +117,28 @@ def _built(
         origins=functools.partial(origins, written, document, over),
         notices=functools.partial(notices, spec, document),
     )
+
+
+def load_text(text: str, name: str = "<text>", **options: Any) -> Loaded:
+    """Like `load`, for the text of one file. Raises ConfigError."""
+    return load([FileText(name, text)], **options)
+
+
+def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
+    """Load fault rules for the configuration `spec` from a text: a mapping with `rules`, or a single rule.
+
+    The default seed is that of the configuration. Raises ConfigError.
+    """
+    document = read_text(text, name, has_rules=True)
+    report = ProblemReport(document)
+    section = _validated(document, report).faults
+    seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
+    rules = _rules(section, spec, report, seed)
+    if "kernel_log" in section.model_fields_set:
+        report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
+    if report.broken():
+        raise ConfigError(in_order(report.problems, [name]))
+    return rules
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:

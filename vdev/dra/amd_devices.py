@@ -47,7 +47,6 @@ class Amd(Describer):
         return f"gpu-{card}-{FIRST_RENDER + card}"
 
     def attributes(self, device: Device) -> Attributes:
-        """The attributes that the maker's driver publishes."""
         known, index, number_of_card = device.raw.attributes, self.gpu(device), self._card(device)
         full = not device.is_partition or device.profile.startswith(_FULL)
         unique = str(int(digest(device.raw.id, 16), 16))  # the kernel driver has such a number for each GPU

@@ -141,7 +141,6 @@ class DraDrivers(Applier):
         await cancel_and_wait(self._tasks.values())
 
     def measure(self) -> None:
-        """Update the metrics of published devices and of claims."""
         for name, driver in self._drivers.items():
             devices, metrics = driver.claims.pool.devices, self._metrics
             bad = [each for each in devices if not each.health.healthy]
@@ -179,7 +178,6 @@ class DraDrivers(Applier):
 
 
 def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
-    """The prepared claims by the published name of each device."""
     prepared = driver.claims.prepared.values()
     return grouped((device, claim) for claim in prepared for device in {one.device for one in claim.devices})
 
@@ -200,6 +198,5 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
 
 
 def _recorded(kubelet_dir: Path) -> dict[str, Prepared]:
-    """The claims in the checkpoints of all drivers."""
     checkpoints = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
     return {path.parent.name: claims for path in checkpoints if (claims := recorded_claims(path))}

@@ -67,7 +67,6 @@ class Places:
         return self.directory / CHECKPOINT
 
     def cdi_file(self, uid: str) -> Path:
-        """The CDI specification of a claim."""
         return self.cdi_dir / file_name(self.driver, uid)
 
     @property

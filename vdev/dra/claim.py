@@ -15,8 +15,6 @@ from ..planning.cdi import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationResult:
-    """One device that was allocated for a request."""
-
     request: str  # the name of the request, or request/subrequest
     pool: str
     device: str
@@ -44,8 +42,6 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An allocated claim as one driver sees it."""
-
     uid: str
     namespace: str
     name: str
@@ -100,8 +96,6 @@ def _config(given: Mapping[str, Any]) -> OpaqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDevice:
-    """One device of a prepared claim."""
-
     pool: str
     device: str
     requests: tuple[str, ...]  # names without subrequests

@@ -20,8 +20,6 @@ Document = Mapping[str, Any]
 
 
 class ClaimStatus(Writer):
-    """The status of the claims of one driver."""
-
     def __init__(self, driver: str, api: Api, clock: Clock) -> None:
         super().__init__()
         self.name = f"writing the status of claims of {driver}"

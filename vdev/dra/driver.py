@@ -35,8 +35,6 @@ log = structlog.get_logger(__name__)
 
 
 class DriverState(StrEnum):
-    """What a driver is doing."""
-
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
     REGISTERED = "registered"
@@ -97,7 +95,6 @@ class DraDriver:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems for the status."""
         errors = (self._trouble, self._registration.refusal, self.claims.trouble)
         return tuple(error(f"dra driver {self.name}", each) for each in errors if each)
 

@@ -56,7 +56,6 @@ class Nvidia(Describer):
         return f"gpu-{self.gpu(device)}-counter-set"
 
     def attributes(self, device: Device) -> Attributes:
-        """The attributes that the maker's driver publishes."""
         known, minor = device.raw.attributes, self.gpu(device)
         model = known.get("model", "")
         own = {"type": string_attribute("gpu")}

@@ -189,7 +189,6 @@ def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, P
 
 
 def _given(entry: Entry, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
-    """The attributes that the file gives the device."""
     found: dict[str, Attribute] = {}
     if entry.dra is None or not entry.dra.attributes:
         return found

@@ -110,7 +110,6 @@ class PublishedPool:
 
     @cached_property
     def counters(self) -> CounterSets:
-        """The counter sets that its devices consume."""
         return {name: each for device in self.devices for name, each in device.sets.items()}
 
 
@@ -163,7 +162,6 @@ _DEVICE = TypeAdapter(DraDevice)
 
 
 def record(pool: PublishedPool, device: DraDevice) -> Record:
-    """The record of a device of this pool."""
     written: Record = _DEVICE.dump_python(lost(pool, device), mode="json", fallback=dict, warnings=False)
     return written
 

@@ -36,8 +36,6 @@ _GATES = {
 
 @dataclass(slots=True)
 class _Driver:
-    """The slices of one driver in the API server."""
-
     published: int = 0  # how many vdev published
     taken_by: str = ""  # another program, which publishes slices for this driver
     written: PublishedPool | None = None  # the last pool that was written completely
@@ -143,7 +141,6 @@ class ResourceSlices(ApiApplier):
             driver.written, driver.fault = pool, fault
 
     async def _ours(self, driver: str) -> Sequence[Document]:
-        """The slices of the driver that vdev published."""
         present = (await self._seen()).values()
         return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
 

@@ -125,7 +125,6 @@ class ApiApplier(Applier, Writer):
         self._is_due.set()
 
     def _see_node(self) -> None:
-        """The Node has changed."""
         self._is_due.set()
 
     async def _write_due(self) -> None:

@@ -23,8 +23,6 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLabels(ApiApplier):
-    """Keeps the labels of the plan on the Node."""
-
     name = "noting the node's labels"
 
     def __init__(self, access: NodeAccess) -> None:
