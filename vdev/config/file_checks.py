@@ -211,9 +211,9 @@ def _shared_devices(item: SharedItem) -> dict[str, None] | None:
 
 
 def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:
-    targets: dict[str, tuple[str, KeyPath]] = {}
+    first: dict[str, SharedItem] = {}  # by the resource of the replicas
     for item in block.resources:
-        here, path = report.of(item), item.where.path
+        here = report.of(item)
         target = item.rename or block.default_name(item)
         key = "rename" if item.rename else "name"
         templated = "{" in item.name
@@ -226,14 +226,13 @@ def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> N
         made = target != item.name and not item.rename and not templated
         if made and (problem := resource_name_problem(target)):
             here.error(key, f"renameByDefault makes it {problem}", "give it a rename")
-        source, first = targets.setdefault(target, (item.name, path))
-        taken = []
+        other = first.setdefault(target, item)
         if target != item.name and target in declared:
-            taken.append("the resource of that name")
-        if source != item.name:
-            taken.append(f"{source}, at {report.document.value_place(first)}")
-        for other in taken:
-            here.error(key, f"{item.name} shared as {target} collides with {other}", "choose another name")
+            message = f"{item.name} shared as {target} collides with the resource of that name"
+            here.error(key, message, "choose another name")
+        elif other.name != item.name:
+            message = f"{item.name} shared as {target} collides with {other.name}, at {other.where.place}"
+            here.error(key, message, "choose another name")
 
 
 def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:

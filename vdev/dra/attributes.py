@@ -54,10 +54,12 @@ def text_attribute(text: str) -> Attribute:
     return string_attribute(text)
 
 
-def typed_attribute(value: bool | int | Version) -> Attribute:
+def typed_attribute(value: bool | int | str | Version) -> Attribute:
     """A value from the configuration file, with its type."""
     if isinstance(value, Version):
         return Attribute(AttributeKind.VERSION, value.version)
+    if isinstance(value, str):
+        return string_attribute(value)
     return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
 
 

@@ -34,7 +34,7 @@ class OpaqueConfig:
 
     where: str
     requests: tuple[str, ...]
-    parameters: object
+    parameters: Mapping[str, Any]
 
     def covers(self, result: AllocationResult) -> bool:
         return not self.requests or bool({result.request, result.main_request} & {*self.requests})
@@ -90,7 +90,7 @@ def _config(given: Mapping[str, Any]) -> OpaqueConfig:
     return OpaqueConfig(
         where=f"the configuration of the {'device class' if given['source'] == 'FromClass' else 'claim'}",
         requests=tuple(given.get("requests") or ()),
-        parameters=given["opaque"].get("parameters"),
+        parameters=given["opaque"]["parameters"],
     )
 
 

@@ -14,7 +14,7 @@ last one counts; configurations of classes come first.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
@@ -86,24 +86,21 @@ class _DeviceConfig(_GpuConfig):
     env: Mapping[EnvName, Text] = {}
 
 
-_KINDS: Mapping[tuple[Any, Any], type[_MigDeviceConfig]] = {
-    (OURS, "DeviceConfig"): _DeviceConfig,
-    (NVIDIAS, "GpuConfig"): _GpuConfig,
-    (NVIDIAS, "MigDeviceConfig"): _MigDeviceConfig,
+_KINDS: Mapping[str, type[_MigDeviceConfig]] = {
+    f"{OURS} DeviceConfig": _DeviceConfig,
+    f"{NVIDIAS} GpuConfig": _GpuConfig,
+    f"{NVIDIAS} MigDeviceConfig": _MigDeviceConfig,
 }
 
 
 def _is_foreign(config: OpaqueConfig, driver: str) -> bool:
     """Whether the driver ignores configuration of this kind."""
-    given = config.parameters
-    if driver in _MAKERS_DRIVERS or not isinstance(given, Mapping):
-        return False
-    return str(given.get("apiVersion")).partition("/")[0] not in _GROUPS
+    group = str(config.parameters.get("apiVersion")).partition("/")[0]
+    return driver not in _MAKERS_DRIVERS and group not in _GROUPS
 
 
 def _kind_of(config: OpaqueConfig) -> str:
-    given = config.parameters if isinstance(config.parameters, Mapping) else {}
-    written = (given.get("apiVersion"), given.get("kind"))
+    written = (config.parameters.get("apiVersion"), config.parameters.get("kind"))
     return " ".join(str(each) for each in written if each) or "an object without apiVersion and kind"
 
 
@@ -141,18 +138,13 @@ def settings_of(
 
 
 def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
-    given = config.parameters
-    if not isinstance(given, Mapping):
+    model = _KINDS.get(_kind_of(config))
+    if model is None:
         raise AllocationError(
-            f"{config.where} is not an object; it needs apiVersion and kind, such as {OURS} DeviceConfig"
+            f"{config.where} is of an unknown kind, {_kind_of(config)}; known are {', '.join(_KINDS)}"
         )
-    written = (given.get("apiVersion"), given.get("kind"))
-    kind = next((kind for known, kind in _KINDS.items() if known == written), None)
-    if kind is None:
-        known = ", ".join(" ".join(each) for each in _KINDS)
-        raise AllocationError(f"{config.where} is of an unknown kind, {written[0]} {written[1]}; known are {known}")
     try:
-        return kind.model_validate(given)
+        return model.model_validate(config.parameters)
     except ValidationError as wrong:
         raise AllocationError(f"{config.where}: {_first_of(wrong)}") from wrong
 

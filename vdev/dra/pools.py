@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..faults.targets import NONE, ActiveFaults
 from ..model import names
 from ..model.device import GONE, Device, grouped
-from ..model.dra import Attribute, AttributeKind
+from ..model.dra import Attribute
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
 from ..model.template import Template
@@ -130,7 +130,6 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     places = _places(offered.entries.values())
     members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
     for name, entry in offered.entries.items():
-        flaws: dict[str, Problem] = {}
         describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
         if entry.dra and entry.dra.mig_enabled:
             members = [each for each in members if each.is_partition]  # the GPU itself is not published
@@ -140,8 +139,7 @@ def described(driver: str, offered: Resource) -> PublishedPool:
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is published"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
-        problems.extend(flaws.values())
+                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, problems))
     return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),
@@ -170,13 +168,17 @@ def _style(entry: Entry) -> type[Describer]:
     return Amd if is_amd(entry) else Describer
 
 
-def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
+def _with_given(device: DraDevice, entry: Entry, driver: str, problems: list[Problem]) -> Mapping[str, Attribute]:
     """The device's attributes with those of the file. If there are too many, the device's are left out first.
 
-    The type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
-    left out, no matter how many devices have it.
+    The type always stays, because DeviceClasses select by it.
     """
-    given = _given(entry, device.device, driver, flaws)
+    given: dict[str, Attribute] = {}
+    if entry.dra and entry.dra.attributes:
+        shown = placeholders(entry.resource, device.device)
+        for name, value in entry.dra.attributes.items():
+            rendered = value.render(shown) if isinstance(value, Template) else value
+            given[name.removeprefix(f"{driver}/")] = typed_attribute(rendered)
     own = {key: value for key, value in device.attributes.items() if key not in given}
     kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
     if (beyond := len(own) + len(given) - len(kept)) > 0:
@@ -184,22 +186,5 @@ def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, P
             f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
             f"{names.MAX_ENTRIES} attributes and capacities"
         )
-        flaws.setdefault("", warning(entry.where, message))
+        problems.append(warning(entry.where, message))
     return {key: value for key, value in {**own, **given}.items() if key in kept}
-
-
-def _given(entry: Entry, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
-    if entry.dra is None or not entry.dra.attributes:
-        return found
-    shown = placeholders(entry.resource, device)
-    for name, value in entry.dra.attributes.items():
-        key = name.removeprefix(f"{driver}/")
-        if not isinstance(value, Template):
-            found[key] = typed_attribute(value)
-        elif problem := names.string_problem(text := value.render(shown)):
-            message = f"the attribute {name} of {device.selector or device.id} is left out: {problem}"
-            flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
-        else:
-            found[key] = Attribute(AttributeKind.STRING, text)
-    return found

@@ -231,8 +231,10 @@ CLAIM = "the configuration of the claim"
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ("x", f"{CLAIM} is not an object"),
-        ({}, f"{CLAIM} is of an unknown kind, None None; known are vdev.dev/v1alpha1 DeviceConfig"),
+        (
+            {},
+            "unknown kind, an object without apiVersion and kind; known are vdev.dev/v1alpha1 DeviceConfig",
+        ),
         (GPU | {"kind": "VfioDeviceConfig"}, "unknown kind, resource.nvidia.com/v1beta1 VfioDeviceConfig"),
         (GPU | {"env": {}}, f"{CLAIM}: env: unknown key"),
         (OURS | {"enf": {}}, f"{CLAIM}: enf: unknown key"),
