@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,6 @@ _ENTRIES = _ABOVE | _ATTRIB | _MOVED_FROM | _DELETE
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
 
-@dataclass(slots=True)
-class _Target:
-    """A watched directory. `stamp` is what the last poll found in it; None if it has changed since."""
-
-    content: bool
-    stamp: Hashable = None
-
-
 class Watcher:
     """Watches directories on the running event loop.
 
@@ -64,8 +55,9 @@ class Watcher:
         self._poll_interval = poll_interval
         self._settle = settle
         self._ignored = ignored
-        self._targets: dict[Path, _Target] = {}
-        # The kernel's watch on each target and on each of its parents; None if it is missing or cannot be watched.
+        self._directories: dict[Path, bool] = {}  # those that are watched, as in `follow`
+        self._stamps: dict[Path, Hashable] = {}  # what the last poll found in a directory that has not changed since
+        # The kernel's watch on each directory and on each of its parents; None if it is missing or cannot be watched.
         self._watches: dict[Path, int | None] = {}
         self._changed: set[Path] = set()  # for the next `changes()`
         self._wake = asyncio.Event()
@@ -99,20 +91,16 @@ class Watcher:
         write of a shell to /dev/null would be an event. Changes of a new directory are reported from now on, so a
         caller that reads the directory after this call misses none.
         """
-        fresh = {}
-        for path in self._targets.keys() - directories.keys():
-            del self._targets[path]
-            self._changed.discard(path)
-        for path, content in directories.items():
-            target = self._targets.get(path)
-            if target is None:
-                target = fresh[path] = self._targets[path] = _Target(content)
-            elif target.content == content:
-                continue
-            target.content, target.stamp = content, None
-            self._listen(path)
-        if fresh:
-            await self._look(fresh)
+        before, self._directories = self._directories, dict(directories)
+        if before == self._directories:
+            return frozenset()
+        for path, content in before.items():
+            if self._directories.get(path) is not content:
+                self._stamps.pop(path, None)
+        self._changed &= self._directories.keys()
+        self._watch_again()
+        fresh = self._directories.keys() - before.keys()
+        await self._look(fresh)
         return frozenset(fresh)
 
     async def changes(self) -> frozenset[Path]:
@@ -128,7 +116,7 @@ class Watcher:
                 timer.cancel()
             self._wake.clear()
             if self._loop.time() >= self._next_poll:
-                await self._look(dict(self._targets))
+                await self._look(self._directories)
                 self._next_poll = self._loop.time() + self._poll_interval
             if self._changed:
                 await asyncio.sleep(self._settle)
@@ -141,11 +129,11 @@ class Watcher:
             self._loop.remove_reader(self._inotify.fileno())
             self._inotify.close()
         self._inotify = None
-        self._targets.clear()
+        self._directories.clear()
 
     def _report(self, path: Path) -> None:
         self._changed.add(path)
-        self._targets[path].stamp = None
+        self._stamps.pop(path, None)
         self._wake.set()
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -154,47 +142,38 @@ class Watcher:
         places: dict[int | None, list[Path]] = {}  # several paths may lead to one directory
         for path, watch in self._watches.items():
             places.setdefault(watch, []).append(path)
-        is_elsewhere = False
+        is_elsewhere = False  # whether a path may lead to another directory now
         for event in self._inotify.read(timeout=0):
             if event.mask & _OVERFLOW:
                 is_elsewhere = True
-                for path in self._targets:
+                for path in self._directories:
                     self._report(path)
-                continue
+            is_hidden = is_unfinished(event.name) or self._ignored in event.name
             for path in places.get(event.wd, ()):
-                target = self._targets.get(path)
                 is_elsewhere |= bool(event.mask & _GONE) or path / event.name in self._watches
-                if target is None or is_unfinished(event.name) or self._ignored in event.name:
-                    continue
-                if target.content or not event.mask & _CLOSE_WRITE:
+                content = self._directories.get(path)
+                if content is not None and not is_hidden and (content or not event.mask & _CLOSE_WRITE):
                     self._report(path)
         if is_elsewhere:
             self._watch_again()
 
     def _watch_again(self) -> None:
-        """Watch the directories that the paths lead to now, and report those that changed."""
+        """Watch the directories that the paths lead to now, with all their parents, and report those that changed."""
+        if self._inotify is None:
+            return
         before, self._watches = self._watches, {}
-        for path in self._targets:
-            self._listen(path)
+        for path, content in self._directories.items():
+            # From the root down, so that the parent is already watched when a missing directory is created.
+            for above in reversed(path.parents):
+                if above not in self._watches:
+                    self._watches[above] = self._watch(above, _ABOVE)
+            self._watches[path] = self._watch(path, _ENTRIES | (_CLOSE_WRITE if content else 0))
         for watch in set(before.values()) - set(self._watches.values()) - {None}:
             with contextlib.suppress(OSError):  # the kernel has already removed it
                 self._inotify.rm_watch(watch)
-        for path in self._targets:
-            if self._watches.get(path) != before.get(path):
+        for path in self._directories:
+            if path in before and self._watches[path] != before[path]:
                 self._report(path)
-
-    def _listen(self, path: Path) -> None:
-        """Watch a directory and all its parents that exist.
-
-        It starts at the root, so that the parent is already watched when a missing directory is created.
-        """
-        if self._inotify is None:
-            return
-        for above in reversed(path.parents):
-            if above not in self._watches:
-                self._watches[above] = self._watch(above, _ABOVE)
-        mask = _ENTRIES | (_CLOSE_WRITE if self._targets[path].content else 0)
-        self._watches[path] = self._watch(path, mask)
 
     def _watch(self, path: Path, mask: int) -> int | None:
         try:
@@ -202,47 +181,41 @@ class Watcher:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as cause:
-            if path in self._targets:
+            if path in self._directories:
                 hint = "; see fs.inotify.max_user_watches" if cause.errno == errno.ENOSPC else ""
                 self._limit(f"{path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
             return None
 
     # --- polling ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, targets: Mapping[Path, _Target]) -> None:
+    async def _look(self, paths: Collection[Path]) -> None:
         """Compare directories with the last poll, in a thread."""
-        stamps = await asyncio.to_thread(self._stamps, {path: target.content for path, target in targets.items()})
+        wanted = {path: self._directories[path] for path in paths}
+        stamps = await asyncio.to_thread(lambda: {path: self._stamp(path, each) for path, each in wanted.items()})
         is_elsewhere = False
-        for path, target in targets.items():
-            stamp = stamps[path]
-            if self._targets.get(path) is not target or stamp == target.stamp:
+        for path, stamp in stamps.items():
+            if self._directories.get(path) is not wanted[path] or stamp == self._stamps.get(path):
                 continue
-            if target.stamp is not None:
+            if path in self._stamps:
                 self._report(path)
+            self._stamps[path] = stamp
             is_elsewhere = True  # possibly
-            target.stamp = stamp
-        if is_elsewhere and self._inotify is not None:
+        if is_elsewhere:
             self._watch_again()
 
-    def _stamps(self, directories: Mapping[Path, bool]) -> dict[Path, Hashable]:
-        """Return a fingerprint of each directory's entries; if its value is True, writes to files change it too."""
-        stamps: dict[Path, Hashable] = {}
-        for path, content in directories.items():
-            try:
-                found, inside = os.stat(path), set[tuple[object, ...]]()
-                with os.scandir(path) as entries:
-                    for each in entries:
-                        if self._ignored not in each.name:
-                            inside.add(_state(each) if content else (each.name, each.inode()))
-                stamps[path] = found.st_dev, found.st_ino, frozenset(inside)
-            except OSError:
-                stamps[path] = ()
-        return stamps
-
-
-def _state(entry: "os.DirEntry[str]") -> tuple[object, ...]:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return (entry.name,)
-    return entry.name, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    def _stamp(self, path: Path, content: bool) -> Hashable:
+        """Return a fingerprint of a directory's entries; with `content`, writes to files change it too."""
+        inside = set[tuple[object, ...]]()
+        try:
+            found = os.stat(path)
+            with os.scandir(path) as entries:
+                for each in entries:
+                    if self._ignored in each.name:
+                        continue
+                    inside.add((each.name, each.inode()))
+                    if content:
+                        file = each.stat(follow_symlinks=False)
+                        inside.add((each.name, file.st_mtime_ns, file.st_ctime_ns, file.st_size))
+        except OSError:  # such as no directory, or a file that has just been deleted
+            return ()
+        return found.st_dev, found.st_ino, frozenset(inside)
