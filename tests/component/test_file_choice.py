@@ -34,9 +34,9 @@ async def test_a_start_while_the_api_server_does_not_answer(
     silence = api_server.fail(hang=True)
     again = await start_agent("", config_files=files, api_server=account, api_answer=600.0)
     await shows("acme.dev/small", 2)
-    (choice,) = again.agent.config.chooser.chosen
+    (choice,) = again.agent.config.chosen
     assert "small.yaml" == choice.file.name
     api_server.heal()
     silence.released.set()
     await shows(f"acme.dev/{wanted}", 2)
-    await api_server.until(lambda: "before" not in str(again.agent.config.chooser.chosen))
+    await api_server.until(lambda: "before" not in str(again.agent.config.chosen))

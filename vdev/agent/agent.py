@@ -28,7 +28,7 @@ from ..telemetry.applier import Telemetry
 from . import command_socket
 from .applier import Applier
 from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser
+from .config_files import ConfigSource
 from .device_lists import DeviceLists, Measures
 from .fault_control import FaultControl, KernelLog
 from .handovers import HandoverActions
@@ -71,10 +71,9 @@ class Agent:
         self.state = StateFile(self)
         self.placeholders = Placeholders(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
-        self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
+        self.faults = FaultControl(self)
         self.node_api = NodeApi(self)
-        chooser = FileChooser(options, self.node_api.object, self.state, reload=self.reload)
-        self.config = ConfigSource(options, self.metrics, chooser)
+        self.config = ConfigSource(self)
         self.health = HealthMonitor(options.host, self.metrics, clock, on_change=self.pending.add)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
@@ -281,7 +280,7 @@ class Agent:
             await self._observe()  # work that fails stays pending
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
-                await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
+                await self.retrier.run("injecting faults", self.faults.act)
             await self.retrier.run("watching directories", self.triggers.arm)
             until = earliest((plan_at, self.retrier.next_attempt(begun), self.faults.engine.next_change))
             self.reconciled_at = self.options.clock.now()

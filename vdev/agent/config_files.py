@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -21,91 +21,16 @@ from ..errors import ConfigError
 from ..file_choice import LABELS, Choice
 from ..hostfs import root
 from ..model.problem import Problem, error
-from ..observe.metrics import Metrics
-from .node_objects import NodeObject
-from .options import Options
-from .state_file import StateFile
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
 
+_REMEMBERED = 20  # readings in the history
 _ATTEMPTS = 3  # readings before the first choice, if the API server does not answer
 _BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
-
-
-class FileChooser:
-    """Chooses the files of this node, at each reading again.
-
-    Once a directory is given, the Node is followed, and the configuration is read again when its label changes. Until
-    the API server answers, the files are chosen that an earlier process read.
-    """
-
-    def __init__(self, options: Options, node: NodeObject, state: StateFile, *, reload: Callable[[], None]) -> None:
-        self.chosen: tuple[Choice, ...] = ()
-        self._given = options.config_files
-        self._node = options.node_name
-        self._object = node
-        self._state = state
-        self._reload = reload
-        self._intervals, self._clock = options.timing
-        self._follows_node = False  # from the first directory on
-        self._kept: Collection[Path] = ()  # the files that an earlier process read
-        self._labels: Mapping[str, str] = {}  # those of the Node that name a file
-        self._is_known = False  # whether the API server told the labels, or will certainly not answer
-
-    async def choose(self) -> tuple[Choice, ...]:
-        """Choose the files. Raises ConfigError if a directory has none for this node."""
-        if not self._follows_node and await asyncio.to_thread(lambda: any(map(os.path.isdir, self._given))):
-            self._follows_node = True
-            self._kept = await self._state.kept_files()
-            await self._first_reading()
-            self._object.subscribe(self._look)
-        chosen = await asyncio.to_thread(self._choose)
-        if chosen != self.chosen:
-            for each in chosen:
-                if each.reason:
-                    log.info("configuration file chosen", file=each.file.name, by=each.reason)
-        self.chosen = chosen
-        return chosen
-
-    async def _first_reading(self) -> None:
-        """Read the Node before the first choice, with some patience, because the choice depends on it.
-
-        If the choice of an earlier process is known, one short attempt is enough.
-        """
-        has_before = await asyncio.to_thread(self._before)
-        attempts, patience = (1, self._intervals.retry_label) if has_before else (_ATTEMPTS, None)
-        for attempt in range(attempts):
-            if attempt:
-                await self._clock.sleep(self._intervals.retry_label)
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(patience):
-                    await self._object.read()
-                    self._look()
-            if not self._object.unanswered:
-                return
-
-    def _look(self) -> None:
-        """Take the labels from the Node."""
-        labels = {key: value for key, value in self._object.labels.items() if key in LABELS}
-        is_known = self._is_known or not self._object.unanswered
-        if (labels, is_known) != (self._labels, self._is_known):
-            self._labels, self._is_known = labels, is_known
-            self._reload()
-
-    def _choose(self) -> tuple[Choice, ...]:
-        before = {} if self._is_known else self._before()
-        paths = [before.get(path, path) for path in self._given]
-        doubt = str(self._object.trouble or "") if self._follows_node else ""
-        choices = file_choice.choose(paths, node=self._node, labels=self._labels, doubt=doubt)
-        return tuple(Choice(each.file, _BEFORE) if each.file in before.values() else each for each in choices)
-
-    def _before(self) -> dict[Path, Path]:
-        """Return the file that an earlier process read, by its directory. Blocks."""
-        return {path.parent: path for path in self._kept if path.parent in self._given and path.is_file()}
-
-
-_REMEMBERED = 20  # readings in the history
 
 
 @dataclass(slots=True)
@@ -129,23 +54,89 @@ class ReloadStatus:
 
 
 class ConfigSource:
-    """Reads the files, and keeps the history."""
+    """Chooses the files of this node, reads them, and keeps the history.
 
-    def __init__(self, options: Options, metrics: Metrics, chooser: FileChooser) -> None:
+    The files are chosen at each reading again. Once a directory is given, the Node is followed, and the configuration
+    is read again when its label changes. Until the API server answers, the files that an earlier process read are
+    chosen.
+    """
+
+    def __init__(self, agent: "Agent") -> None:
         self.status = ReloadStatus()
-        self.chooser = chooser
+        self.chosen: tuple[Choice, ...] = ()  # the files of the last reading
         self.in_force: tuple[Choice, ...] = ()  # the files of the last good reading
         self.directories: frozenset[Path] = frozenset()  # whose changes are a reason to read again
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
-        self._options = options
-        self._metrics = metrics
-        self._clock = options.clock
+        self._agent = agent
+        self._node = agent.node_api.object
+        self._given = agent.options.config_files
+        self._load = agent.options.load
+        self._metrics = agent.metrics
+        self._intervals, self._clock = agent.options.timing
         self._files: set[Path] = set()  # that the last reading read, with presets and layouts
+        self._follows_node = False  # from the first directory on
+        self._kept: Collection[Path] = ()  # the files that an earlier process read
+        self._labels: Mapping[str, str] = {}  # those of the Node that name a file
+        self._is_known = False  # whether the API server told the labels, or will certainly not answer
+
+    # --- the choice ---------------------------------------------------------------------------------------------------
+
+    async def _choose(self) -> None:
+        """Choose the files. Raises ConfigError if a directory has none for this node."""
+        if not self._follows_node and await asyncio.to_thread(lambda: any(map(os.path.isdir, self._given))):
+            self._follows_node = True
+            self._kept = await self._agent.state.kept_files()
+            await self._first_reading()
+            self._node.subscribe(self._look)
+        chosen = await asyncio.to_thread(self._choices)
+        if chosen != self.chosen:
+            for each in chosen:
+                if each.reason:
+                    log.info("configuration file chosen", file=each.file.name, by=each.reason)
+        self.chosen = chosen
+
+    async def _first_reading(self) -> None:
+        """Read the Node before the first choice, with some patience, because the choice depends on it.
+
+        If the choice of an earlier process is known, one short attempt is enough.
+        """
+        has_before = await asyncio.to_thread(self._before)
+        attempts, patience = (1, self._intervals.retry_label) if has_before else (_ATTEMPTS, None)
+        for attempt in range(attempts):
+            if attempt:
+                await self._clock.sleep(self._intervals.retry_label)
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(patience):
+                    await self._node.read()
+                    self._look()
+            if not self._node.unanswered:
+                return
+
+    def _look(self) -> None:
+        """Take the labels from the Node."""
+        labels = {key: value for key, value in self._node.labels.items() if key in LABELS}
+        is_known = self._is_known or not self._node.unanswered
+        if (labels, is_known) != (self._labels, self._is_known):
+            self._labels, self._is_known = labels, is_known
+            self._agent.reload()
+
+    def _choices(self) -> tuple[Choice, ...]:
+        before = {} if self._is_known else self._before()
+        paths = [before.get(path, path) for path in self._given]
+        doubt = str(self._node.trouble or "") if self._follows_node else ""
+        choices = file_choice.choose(paths, node=self._agent.options.node_name, labels=self._labels, doubt=doubt)
+        return tuple(Choice(each.file, _BEFORE) if each.file in before.values() else each for each in choices)
+
+    def _before(self) -> dict[Path, Path]:
+        """Return the file that an earlier process read, by its directory. Blocks."""
+        return {path.parent: path for path in self._kept if path.parent in self._given and path.is_file()}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def find_directories(self) -> None:
         """Set `directories` by the links that lead to the files now."""
-        chosen = (each.file for each in self.chooser.chosen)
-        files = {*self._options.config_files, *chosen, *self._files}
+        chosen = (each.file for each in self.chosen)
+        files = {*self._given, *chosen, *self._files}
         self.directories = await asyncio.to_thread(directories, files)
 
     async def read_first(self) -> Loaded:
@@ -161,8 +152,9 @@ class ConfigSource:
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         try:
-            files = tuple(each.file for each in await self.chooser.choose())
-            loaded = await asyncio.to_thread(self._options.load, files, partial=partial)
+            await self._choose()
+            files = tuple(each.file for each in self.chosen)
+            loaded = await asyncio.to_thread(self._load, files, partial=partial)
         except ConfigError as bad:
             named = (each.place.file for each in bad.problems if each.place)
             self._files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
@@ -177,14 +169,14 @@ class ConfigSource:
     async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
-            return await asyncio.to_thread(self._options.load, texts.files, texts=texts)
+            return await asyncio.to_thread(self._load, texts.files, texts=texts)
         except ConfigError as bad:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
     def applied(self, loaded: Loaded, devices: Mapping[str, int] | None) -> None:
         """Record that the last reading is in force; `devices` are counts by resource, None if nothing changed."""
-        self.in_force = self.chooser.chosen
+        self.in_force = self.chosen
         if not loaded.errors:
             self.good = loaded.texts
         self.status.last_was_good, self.status.kept_at = True, 0.0
@@ -208,7 +200,7 @@ class ConfigSource:
     def unchanged(self, loaded: Loaded) -> None:
         """Record that the last reading equals the configuration in force."""
         if self.status.last_was_good and not self.status.problems:
-            self.in_force, self.good = self.chooser.chosen, loaded.texts
+            self.in_force, self.good = self.chosen, loaded.texts
         else:
             log.info("configuration is good again, and equals the one in force")
             self.applied(loaded, None)

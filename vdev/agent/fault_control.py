@@ -7,7 +7,7 @@ faults that happen at a moment. An applier writes the Xids of devices to the ker
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,12 +26,10 @@ from ..hostfs import HostRoot
 from ..model.device import bus_id
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
-from ..observe.metrics import Metrics
 from ..planning import cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, numbers
 from .applier import Applier
-from .options import Options
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -40,11 +38,13 @@ log = structlog.get_logger(__name__)
 
 
 class FaultControl:
-    """The faults of one agent; `wake` asks for a reconciliation."""
+    """The faults of one agent."""
 
-    def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
-        self.engine = Engine(options.node_name, options.clock, metrics, on_change=wake)
+    def __init__(self, agent: "Agent") -> None:
+        options = agent.options
+        self.engine = Engine(options.node_name, options.clock, agent.metrics, on_change=agent.pending.add)
         self.spec = Spec()
+        self._agent = agent
         self._node = options.node_name
         self.store = RuleStore(
             lambda: {self._node: self.engine},
@@ -53,7 +53,6 @@ class FaultControl:
             allowed=options.fault_injection,
             directory=options.fault_dir if options.fault_injection else None,
         )
-        self._exit = options.exit
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
@@ -87,12 +86,13 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(self, agent: "Agent") -> None:
+    async def act(self) -> None:
         """Carry out the faults that are due, and wake calls that wait for a rule."""
+        agent = self._agent
         for rule in self.engine.take_one_shots():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
-                self._exit(rule.process.exit)
+                agent.options.exit(rule.process.exit)
             elif rule.api is not None:
                 agent.node_api.api.break_watches()
             elif rule.slices is not None:

@@ -158,13 +158,13 @@ class NodeApi:
         options = agent.options
         node, timing, server = options.node_name, options.timing, options.api_server
         fault = functools.partial(injected, agent.faults.engine.on_api)
-        self.api = Api(server, timing=timing, fault=fault)
-        self.object = NodeObject(node, self.api, timing=timing, on_heard=agent.retrier.retry_now)
-        self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
-        self._labels = NodeLabels(access)
+        self.api: Api = Api(server, timing=timing, fault=fault)
+        self.object: NodeObject = NodeObject(node, self.api, timing=timing, on_heard=agent.retrier.retry_now)
+        self.access: NodeAccess = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
+        self._labels = NodeLabels(self.access)
         self._features = FeaturesFile(options.features_dir)
-        self._status = NodeStatus(access)
-        self.events = NodeEvents(access, agent.situation)
+        self._status = NodeStatus(self.access)
+        self.events = NodeEvents(self.access, agent.situation)
         self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self.events)
         self._server = server.where if server else ""
 
