@@ -17,7 +17,7 @@ from unittest import mock
 import inotify_simple
 
 from tests.worlds.virtual_time import PROCESS, WorldLoop
-from vdev.aio import blocking_calls
+from vdev.aio import tasks
 from vdev.deviceplugin import registration
 from vdev.hostfs import watch
 
@@ -32,7 +32,7 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, stand_in in (
             (watch, "inotify_simple", SimpleNamespace(INotify=_INotify)),
-            (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),
+            (tasks, "threading", SimpleNamespace(Thread=_Thread)),
             (registration, "secrets", names),
             (secrets, "choice", random.choice),
             (uuid, "uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)),

@@ -189,8 +189,7 @@ class Agent:
             await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.api.aclose)
         await self.triggers.begin(stack)
-        if not await self.reconciler.start():
-            self.pending.add(reload=True)
+        await self.reconciler.start()
         stack.callback(self.lock.release)
         stack.callback(self.placeholders.release)
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.placeholders.close)

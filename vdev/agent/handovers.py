@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 
-from ..aio.blocking_calls import BlockingCalls
 from ..aio.program import Program
-from ..aio.tasks import Backoff
+from ..aio.tasks import Backoff, BlockingCalls
 from ..errors import ActionFailed, HostError
 from ..hostfs.root import chmod, truncate
 from ..model.device import Device, DeviceKey, Health, Key, Slot, base_id

@@ -186,8 +186,8 @@ class Reconciler:
 
     # --- configuration and devices ------------------------------------------------------------------------------------
 
-    async def start(self) -> bool:
-        """Read, scan and arrange for the first time. Returns False if reading failed for a reason outside the files.
+    async def start(self) -> None:
+        """Read, scan and arrange for the first time. If reading failed for a reason outside the files, ask to reload.
 
         The start is strict, also about errors that only this node shows, such as a path that is not a device; an absent
         device is not an error. With failOnInitError false, the good part is used and the rest is reported. If the files
@@ -202,19 +202,19 @@ class Reconciler:
                 _must_be_good(base, scan)
         except ConfigError as bad:
             await self._fall_back(bad)
-            return True
+            return
         except Exception as failed:
             log.exception("configuration not read")
             try:
                 await self._fall_back(ConfigError((problem_of(READING, failed),)))
             except ConfigError:
                 raise failed from None
-            return False
+            self._agent.pending.add(reload=True)
+            return
         self._agent.config.applied(loaded, counts(base))
         self._adopt(loaded, scan, base)
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
-        return True
 
     def resume(self, recorded: Inventory) -> None:
         """Take over the lists of an earlier process, so that the first lists are edits of them."""
@@ -234,7 +234,7 @@ class Reconciler:
             raise ConfigError((*bad.problems, *as_well.problems)) from None
         if kept is None or loaded is None:
             raise bad
-        self.scanner.start_over()
+        self.scanner = Scanner(self._agent.options, self._retrier)  # without the indices of the refused configuration
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._adopt(loaded, scan, self._arrange(loaded.spec, scan))
         self._agent.config.fell_back(kept.texts, kept.at, bad)

@@ -106,10 +106,6 @@ class Scanner:
         place = functools.partial(_place, self._options.host)
         return {name: frozenset(map(place, each.watch)) for name, each in found.items()}
 
-    def start_over(self) -> None:
-        """Forget all indices, because the configuration of the last scan is not adopted."""
-        self._numberings.clear()
-
     def forget(self, scan: Scan, advertised: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
         known = scan.known(advertised)

@@ -1,14 +1,19 @@
-"""Helpers for tasks: back-off, cancellation, a rate limit, and signal handlers."""
+"""Helpers for tasks: back-off, cancellation, a rate limit, signal handlers, and blocking calls that may hang."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import random
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .clock import Clock
+
+_T = TypeVar("_T")
+_AT_ONCE = 64  # concurrent blocking calls, not counting abandoned ones; more would only compete for the CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +126,40 @@ def acting_on(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterato
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class BlockingCalls:
+    """Runs blocking calls that may never return, and limits how many run concurrently.
+
+    Each call runs in its own daemon thread. A thread that hangs in the kernel can be neither stopped nor joined, so it
+    must not belong to a pool, and the process must not wait for it when it exits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self, call: Callable[[], _T], *, within: float, abort: Callable[[], None] | None = None) -> _T:
+        """Return the call's result, or raise its exception.
+
+        After `within` seconds (TimeoutError) or on cancellation, the thread is abandoned. Before that, `abort` is
+        called, which ends the call if possible.
+        """
+        answer: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # from now on it cannot be cancelled, so the thread can always set it
+
+        def work() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:  # raised where the result is awaited
+                answer.set_exception(error)
+
+        async with self._slots:
+            threading.Thread(target=work, name="blocking call", daemon=True).start()
+            try:
+                async with self._clock.timeout(within):
+                    return await asyncio.wrap_future(answer)
+            except (TimeoutError, asyncio.CancelledError):
+                if abort is not None:
+                    abort()
+                raise

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..aio.blocking_calls import BlockingCalls
 from ..aio.clock import SYSTEM, Clock
+from ..aio.tasks import BlockingCalls
 from ..hostfs import HostRoot
 from ..model.device import HEALTHY, Health
 from ..model.entry import HealthCheck, Probe
