@@ -61,9 +61,7 @@ class NodeLayouts:
             now=self._clock.now(),
             intervals=self._intervals,
         )
-        after, inventory = await asyncio.to_thread(
-            repartition.advance, self.progresses, spec, self._node, view, base.problems
-        )
+        after, inventory = await asyncio.to_thread(repartition.advance, self.progresses, spec, self._node, view)
         if inventory is not None:
             now_claimed = claimed_by_name(previous.pools, self._agent.dra.claimed)
             if not (now_claimed.keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all()):

@@ -161,9 +161,9 @@ class Member:
         if not any(entry.choice for entry in spec.on_node(node)):
             self._progresses = {}
             return spec, arrange(spec, node, self._found)
-        before, listed, pools, problems = self._progresses, EMPTY, NO_POOLS, None
+        before, listed, pools = self._progresses, EMPTY, NO_POOLS
         if last is not None:
-            listed, pools, problems = last.advertised, last.pools, last.observed.inventory.problems
+            listed, pools = last.advertised, last.pools
         else:
             # The annotations of pods, and the devices of claims, show which layouts an earlier controller had in force.
             noted = {key: Holder(each.key) for each in pods.values() for key in keys_of(each.noted or {})}
@@ -178,7 +178,7 @@ class Member:
             claimed=claimed_by_name(pools, claimed),
             now=in_use.asked_at,
         )
-        self._progresses, base = repartition.advance(before, spec, node, view, problems)
+        self._progresses, base = repartition.advance(before, spec, node, view)
         cut = repartition.in_force(spec, self._progresses)
         return cut, arrange(cut, node, self._found) if base is None else base
 

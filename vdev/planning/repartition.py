@@ -11,7 +11,7 @@ new value.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import itemgetter
@@ -20,11 +20,10 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Key, RawDevice, grouped
-from ..model.dra import DraPartitions
-from ..model.entry import Entry, MigStrategy
-from ..model.geometry import AMD_LABEL, Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
-from ..model.problem import Problem, errors, listed
+from ..model.device import Device, Key, RawDevice, base_id, grouped
+from ..model.entry import Entry
+from ..model.geometry import AMD_LABEL, LayoutError, NamedLayout, PartitionChoice, Parts
+from ..model.problem import errors, listed
 from ..model.spec import Spec
 from .in_use import InUse
 from .inventory import arrange
@@ -35,7 +34,6 @@ PartsOfEntries = Mapping[str, Mapping[int, Parts]]
 """The partitions of devices, by entry and device index."""
 
 _NOT_SAVED = Field(exclude=True)
-_WHOLE = ("", 0)  # the value for a whole device in place of (profile, first slice)
 
 
 class RepartitionState(Enum):
@@ -90,33 +88,13 @@ Progresses = Mapping[str, Progress]
 
 
 def advance(
-    before: Progresses, spec: Spec, node: str, seen: RepartitionView, known: Collection[Problem] | None = None
-) -> tuple[Progresses, Inventory | None]:
-    """Return the next state of each label that the node's entries use, and the inventory if that changes.
-
-    A layout with errors that are not among the `known` ones fails, and the old one stays; None accepts all errors.
-    """
-    after = _advanced_labels(before, spec, node, seen)
+    before: Progresses, spec: Spec, node: str, seen: RepartitionView
+) -> tuple[dict[str, Progress], Inventory | None]:
+    """Return the next state of each label that the node's entries use, and the inventory if that changes."""
+    groups = grouped((entry.choice.label, entry) for entry in spec.on_node(node) if entry.choice)
+    after = {label: _advanced(label, group, before, spec, node, seen) for label, group in groups.items()}
     cut = in_force(spec, after)
-    if cut == in_force(spec, before):
-        return after, None
-    inventory = arrange(cut, node, seen.found)
-    wrong = set(errors(inventory.problems)).difference(known) if known is not None else ()
-    if not wrong:
-        return after, inventory
-    why = min(each.message for each in wrong)
-    for label, progress in after.items():
-        parts = before[label].parts if label in before else {}
-        if parts != progress.parts:
-            after[label] = Progress(
-                label=label,
-                value=progress.value,
-                state=RepartitionState.FAILED,
-                sentence=why,
-                parts=parts,
-                asked=progress.asked,
-            )
-    return after, None
+    return after, None if cut == in_force(spec, before) else arrange(cut, node, seen.found)
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
@@ -140,7 +118,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
     for entry in entries:
         raws = (RawDevice(id=f"{entry.name}/{index}", entry=entry.name, index=index) for index in _indices(entry))
         devices[entry.name] = list(raws)
-    found = _advanced_labels({}, spec, node, RepartitionView(labels=labels, found=devices))
+    found, _ = advance({}, spec, node, RepartitionView(labels=labels, found=devices))
     return in_force(spec, found), found
 
 
@@ -166,16 +144,11 @@ def _words(choice: PartitionChoice) -> Mapping[RepartitionState, str]:
 # --- one label --------------------------------------------------------------------------------------------------------
 
 
-def _advanced_labels(before: Progresses, spec: Spec, node: str, seen: RepartitionView) -> dict[str, Progress]:
-    groups = grouped((entry.choice.label, entry) for entry in spec.on_node(node) if entry.choice)
-    return {
-        label: _advanced(before.get(label) or Progress(label=label), group, spec.flags.mig_strategy, seen)
-        for label, group in groups.items()
-    }
-
-
-def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progress:
+def _advanced(
+    label: str, entries: Sequence[Entry], progresses: Progresses, spec: Spec, node: str, seen: RepartitionView
+) -> Progress:
     """Return the next state of one label, for the entries that use it."""
+    before = progresses.get(label) or Progress(label=label)
     # 1. Find the layout in force.
     hardware = {entry.name: {raw.index: raw.id for raw in seen.found.get(entry.name, ())} for entry in entries}
     known = {entry.name: _fitting(entry, before.parts.get(entry.name, {}), hardware[entry.name]) for entry in entries}
@@ -183,7 +156,7 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
         return before if before.state is RepartitionState.UNSEEN else replace(before, parts=known)
 
     # 2. Find the layout that the value selects. Only a new value can change a final state.
-    value = seen.labels.get(before.label)
+    value = seen.labels.get(label)
     asked = tuple(_layout(entry, value) for entry in entries)
     is_same = (value, asked) == (before.value, before.asked)
     if is_same and before.state in (RepartitionState.SUCCESS, RepartitionState.FAILED):
@@ -198,20 +171,26 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
         entry.name: {**current[entry.name], **(layout.parts if layout else {})}
         for entry, layout in zip(entries, asked, strict=True)
     }
-    now = Progress(label=before.label, value=value, asked=asked, parts=current)
+    now = Progress(label=label, value=value, asked=asked, parts=current)
     if wrong := _misfit(entries, value, asked):
         return replace(now, state=RepartitionState.FAILED, sentence=wrong)
 
-    # 3. Find the devices that change.
-    changed = [
-        (entry, index)
+    # 3. Find the devices that change. New devices are left out, because no pod can hold them.
+    success = replace(now, state=RepartitionState.SUCCESS, parts=target)
+    if target == current:
+        return success
+    old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (now, success))
+    if errors_added := set(errors(new.problems)).difference(old.problems):
+        return replace(now, state=RepartitionState.FAILED, sentence=min(each.message for each in errors_added))
+    old_devices, new_devices = _devices_of(old), _devices_of(new)
+    changed = {
+        raw: f"device {index} of {entry.name}"
         for entry in entries
-        for index in known[entry.name]  # new devices are left out: no pod can hold them
-        if _changes_offer(entry, strategy)
-        and _cut(entry.geometry, known[entry.name][index]) != _cut(entry.geometry, target[entry.name][index])
-    ]
+        for index in known[entry.name]
+        if old_devices.get(raw := hardware[entry.name][index]) != new_devices.get(raw)
+    }
     if not changed:
-        return replace(now, state=RepartitionState.SUCCESS, parts=target)
+        return success
     if before.state is RepartitionState.FAILED and before.asked is None and before.value == value:
         # It failed before a restart, so it stays failed until the value changes.
         return replace(now, state=RepartitionState.FAILED, sentence=before.sentence)
@@ -220,7 +199,7 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     # after `repartition_holder` if the pod remains unknown.
     is_new = not is_same or before.state is not RepartitionState.PENDING
     since = seen.now if is_new else before.since
-    held = list(_taken_away(changed, target, hardware, seen))
+    held = list(_taken_away(changed, old, new, seen))
     named = [each for each in held if each.pod] if seen.in_use.answered_at >= since else []
     if named or (held and seen.now >= since + seen.intervals.repartition_holder):
         return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0].sentence)
@@ -236,7 +215,7 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     is_overdue = seen.now >= since + seen.intervals.repartition_pending
     if pending_word and value is not None and not (is_written or is_overdue):
         return _pending(now, since, f"{choice.state_label} to be written")
-    return replace(now, state=RepartitionState.SUCCESS, parts=target)
+    return success
 
 
 def _pending(now: Progress, since: float, what: str) -> Progress:
@@ -262,40 +241,34 @@ class _Obstacle(NamedTuple):
     sentence: str
 
 
+def _devices_of(inventory: Inventory) -> Mapping[str, set[tuple[str, str]]]:
+    """The devices of each raw device, with the resource or driver that offers them."""
+    offered = inventory.everything.items()
+    pairs = ((each.raw.id, (name, each.id)) for name, resource in offered for each in resource.by_device.values())
+    return {raw: set(devices) for raw, devices in grouped(pairs).items()}
+
+
 def _taken_away(
-    changed: Sequence[tuple[Entry, int]],
-    target: PartsOfEntries,
-    hardware: Mapping[str, Mapping[int, str]],
-    seen: RepartitionView,
+    changed: Mapping[str, str], old: Inventory, new: Inventory, seen: RepartitionView
 ) -> Iterator[_Obstacle]:
-    """The devices that the change would take away from pods: listed devices, and claimed ones of static partitions."""
-    held: list[tuple[Key, Device, str]] = []
-    pods = seen.in_use.pods
-    for name, slot in sorted(seen.in_use.all()):
-        resource = seen.listed.resources.get(name)
-        if resource and slot in resource.by_id:
-            held.append(((name, slot), resource.by_id[slot].device, pods.get((name, slot), "")))
-    static = {entry.name for entry, _ in changed if entry.dra and entry.dra.partitions is DraPartitions.STATIC}
+    """The devices that pods or claims hold and that the change removes. `changed` has the text for each raw device."""
+    gone: dict[str, Device] = {}
+    for name, resource in (*seen.listed.resources.items(), *old.claimable.items()):
+        left = new.everything[name].by_device if name in new.everything else {}
+        for device in resource.by_device.values():
+            if device.raw.id in changed and device.id not in left:
+                gone[device.id] = device
+
     users = {(use.driver, use.device): use.pod for use in seen.in_use.claims}
+    held = [(key, seen.in_use.pods.get(key, "")) for key in sorted(seen.in_use.all())]
     for (driver, published), device in sorted(seen.claimed.items(), key=itemgetter(0)):
-        if device.raw.entry in static:
-            held.append(((driver, device.id), device, users.get((driver, published), "")))
+        held.append(((driver, device.id), users.get((driver, published), "")))
 
-    by_raw = grouped((each[1].raw.id, each) for each in held)
-    for entry, index in changed:
-        stays = _cut(entry.geometry, target[entry.name][index])
-        for key, device, pod in by_raw.get(hardware[entry.name][index], ()):
-            profile, start = (device.profile, device.slices.start) if device.profile else _WHOLE
-            if (profile, start) not in stays:
-                what = f"{profile} at slice {start} of device {index}" if profile else f"device {index}"
-                who = f"pod {pod}" if pod else "a pod"
-                sentence = f"{who} holds {what} of {entry.name}, which is not cut while a pod has it"
-                yield _Obstacle(key, pod, sentence)
-
-
-def _changes_offer(entry: Entry, strategy: MigStrategy) -> bool:
-    """Whether layouts change the devices of the entry: for the device plugin, they do not with MIG strategy none."""
-    return strategy is not MigStrategy.NONE or bool(entry.dra and entry.dra.partitions is DraPartitions.STATIC)
+    for key, pod in held:
+        if taken := gone.get(base_id(key[1])):
+            what = f"{taken.profile} at slice {taken.slices.start} of " if taken.profile else ""
+            who = f"pod {pod}" if pod else "a pod"
+            yield _Obstacle(key, pod, f"{who} holds {what}{changed[taken.raw.id]}, which is not cut while a pod has it")
 
 
 def _choice(entry: Entry) -> PartitionChoice:
@@ -317,22 +290,11 @@ def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
 
 def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | None = None) -> dict[int, Parts]:
     """The partitions that fit the entry's devices; with `indices`, only for these."""
+    assert entry.geometry is not None, "an entry with a choice has one"
     found = {}
     for index in parts if indices is None else indices:
         if index in parts:
             with contextlib.suppress(LayoutError):
-                _cut(entry.geometry, parts[index])
+                place(entry.geometry, parts[index] or ())
                 found[index] = parts[index]
     return found
-
-
-def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[tuple[str, int]]:
-    """The partitions of a device with this layout, by profile and first slice.
-
-    A device whose geometry has modes always has a partition.
-    """
-    assert geometry is not None, "an entry with a choice has one"
-    wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts
-    if wanted is None:
-        return frozenset([_WHOLE])
-    return frozenset((each.profile.name, each.start) for each in place(geometry, wanted))
