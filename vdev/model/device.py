@@ -130,7 +130,6 @@ class Device:
     slices: SliceRange = range(0)  # the memory slices that a partition occupies; empty for a whole device
     memory: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
-    health: Health = HEALTHY
     replicas: int = 0  # of a shared device; 0 if not shared
 
     @property

@@ -438,11 +438,6 @@ class Entry(Placed):
         lists += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
         return frozenset(profile.partition(PIN)[0] for parts in lists for profile in parts) - {""}
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether any device has partitions or is always in a partition mode."""
-        return bool(self.partitions or (self.geometry and self.geometry.first_mode))
-
     def parts(self, index: int) -> tuple[str, ...] | None:
         """Return the profiles of a device's partitions, or None for a whole device."""
         if self.geometry and self.geometry.first_mode:

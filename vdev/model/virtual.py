@@ -80,17 +80,6 @@ class DriverNode(Section):
     """The value of {index} for the first device."""
 
 
-_DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
-    IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
-    IdStyle.NAME: {},
-}
-"""Default attributes of presets by id style, because one driver serves all of NVIDIA's devices.
-
-580 is a data center branch with long-term support, and its driver reports CUDA 13.0 (NVIDIA's data center driver
-release notes and CUDA's compatibility table).
-"""
-
-
 class Preset(Section):
     """A preset's file. A loaded preset includes the values of its bases.
 
@@ -135,9 +124,8 @@ class Preset(Section):
     _name: str = PrivateAttr("")
 
     def named(self, name: str) -> Self:
-        """Return the preset with its name and the attributes of the vendor's driver."""
-        attributes = {**_DRIVERS[self.id_style], **self.attributes}
-        return self.model_copy(update={"attributes": attributes}).with_private(_name=name)
+        """Return the preset with its name."""
+        return self.with_private(_name=name)
 
     @property
     def name(self) -> str:

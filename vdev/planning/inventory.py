@@ -172,7 +172,7 @@ def _claimable(
             replicas = _replicas(problems, spec, entry, devices)
             for device in devices:
                 shared = replace(device, replicas=replicas.get(device.id, 0))
-                slots[driver].append(Slot(device.id, shared, None, device.health))
+                slots[driver].append(Slot(device.id, shared, None, device.raw.health))
     return {
         driver: Resource(
             name=driver,

@@ -39,7 +39,7 @@ def named_devices(
             first = following
             partitions: list[Device] = []
             for raw in raws:
-                wanted, ordinal = entry.parts(raw.index) if entry.is_cut else None, first + raw.index
+                wanted, ordinal = entry.parts(raw.index), first + raw.index
                 following = max(following, ordinal + 1)
                 if wanted == ():
                     empty.append(f"{entry.name}/{raw.index}")
@@ -100,9 +100,7 @@ def _by_resource(
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
     """The device for a raw device without partitions."""
-    return Device(
-        id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
-    )
+    return Device(id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes)
 
 
 def listed_partitions(
@@ -138,7 +136,6 @@ def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) 
         slices=placement.slices,
         memory=profile.memory,
         attributes={**raw.attributes, **profile.attributes},
-        health=raw.health,
     )
 
 

@@ -282,7 +282,7 @@ def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) ->
     """
     offers = devices.claimable
     taken = [
-        (Slot(device.id, device, None, device.health), f"a claim still has {device.id}")
+        (Slot(device.id, device), f"a claim still has {device.id}")
         for (driver, _), device in claimed.items()
         if driver not in offers or device.id not in offers[driver].by_id
     ]

@@ -33,7 +33,7 @@ def slots_of(
     for entry, device in members:
         rule = shared.get(device.id)
         if block is None or rule is None:
-            yield name, entry, Slot(device.id, device, None, device.health)
+            yield name, entry, Slot(device.id, device, None, device.raw.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
         if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
@@ -47,7 +47,7 @@ def slots_of(
             continue
         shared_device = replace(device, replicas=rule.replicas)
         for number in range(rule.replicas):
-            yield target, entry, Slot(replica_id(device.id, number), shared_device, number, device.health)
+            yield target, entry, Slot(replica_id(device.id, number), shared_device, number, device.raw.health)
 
 
 def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
