@@ -41,7 +41,7 @@ async def becomes(kubelet, agent, expected):
 async def test_a_specification_is_written_before_its_devices_are_listed(kubelet, start_agent):
     """A runtime can resolve the CDI name of each listed device."""
     agent = await start_agent(NPU % (CRI, 2))
-    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
+    assert {"npu": ["acme-0", "acme-1"]} == names(agent)
     pod = await kubelet.run_pod(ONE)
     assert {f"k8s.device-plugin.acme.dev/npu=acme-{n}" for n in (0, 1)} == set(pod.container().edits.cdi_devices)
 
@@ -53,9 +53,9 @@ async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
     await agent.has_named(kubelet)
     agent.edit(NPU % (CRI, 1))
     await kubelet.wait_until(lambda: kubelet.node().allocatable["acme.dev/npu"] == 1)
-    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
+    assert {"npu": ["acme-0", "acme-1"]} == names(agent)
     await kubelet.delete_pod("one")
-    await becomes(kubelet, agent, {"npu": ["acme-0", "all"]})
+    await becomes(kubelet, agent, {"npu": ["acme-0"]})
 
 
 @pytest.mark.parametrize("flags", ["", "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"])
@@ -75,10 +75,10 @@ async def test_names_stay_while_an_allocation_may_return_them(kubelet, start_age
     assert device in names(agent)["npu"]
     await agent.has_named(kubelet)
     await kubelet.delete_pod("one")
-    await becomes(kubelet, agent, {"npu": ["0", "1", "all"]} if flags else {})
+    await becomes(kubelet, agent, {"npu": ["0", "1"]} if flags else {})
 
 
-@pytest.mark.parametrize(("strategy", "own"), [(CRI, ["beta-0", "all"]), ("", [])])
+@pytest.mark.parametrize(("strategy", "own"), [(CRI, ["beta-0"]), ("", [])])
 async def test_a_new_process_keeps_held_devices_resolvable(kubelet, start_agent, strategy, own):
     """Also if the configuration changed while the plugin was down. Other devices are removed."""
     agent = await start_agent(NPU % (CRI, 3))
@@ -121,7 +121,7 @@ async def test_names_of_pods_stay_after_a_change_of_the_strategy(kubelet, start_
 async def test_a_file_that_cannot_be_removed(kubelet, start_agent, monkeypatch):
     """It is a problem in the status, and is removed as soon as that is possible."""
     agent = await start_agent(NPU % (CRI, 1))
-    await becomes(kubelet, agent, {"npu": ["acme-0", "all"]})
+    await becomes(kubelet, agent, {"npu": ["acme-0"]})
     unlink = Path.unlink
 
     def fails(path, missing_ok=False):

@@ -250,7 +250,7 @@ class Story:
         """Files, CDI devices and sockets that should not exist once no pod holds a device."""
         plan = self.node.plan()
         kinds = {name: self.node.npus if name.startswith("acme.dev/mig-") else name for name in plan}
-        wanted = {f"k8s.device-plugin.{kinds[name]}={base(id_)}" for name, ids in plan.items() for id_ in {*ids, "all"}}
+        wanted = {f"k8s.device-plugin.{kinds[name]}={base(id_)}" for name, ids in plan.items() for id_ in ids}
         unfinished = [
             path for each in ("cdi", "device", "state", "run") for path in (self.directory / each).rglob("*.tmp")
         ]

@@ -62,12 +62,8 @@ class CdiFiles(HostFiles[_Name, _Device]):
 
     def in_use(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         named = {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
-        devices, found = _devices(self._documents or ()), []
-        for name in left:
-            is_free = name[1] == cdi.ALL or plan.is_free(cdi.device_id(devices[name]))
-            if name in named or not is_free:
-                found.append(name)
-        return found
+        devices = _devices(self._documents or ())
+        return [name for name in left if name in named or not plan.is_free(cdi.device_id(devices[name]))]
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         members = allocation.cdi_members(plan.advertised)

@@ -96,7 +96,7 @@ def prepare(claim: Claim, pool: PublishedPool, node: str) -> PreparedClaim:
         namespace=claim.namespace,
         name=claim.name,
         devices=tuple(devices),
-        document=cdi.document(own_kind, [*named.values(), *extra], with_all=False),
+        document=cdi.document(own_kind, [*named.values(), *extra]),
         together=cdi.qualified(own_kind, claim.uid) if any(map(_has_edits, whole)) else "",
     )
 

@@ -17,7 +17,6 @@ from ..model.device import EMPTY, DeviceNode, Mount
 from ..model.names import digest, domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
-ALL = "all"
 Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
@@ -64,13 +63,9 @@ def file_name(cdi_kind: str) -> str:
     return f"vdev-{plain}.json"
 
 
-def document(
-    cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
-) -> Document:
-    """The specification of a kind, with a device `all` for all devices. Each device also adds the variables `env`."""
+def document(cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY) -> Document:
+    """The specification of a kind. Each device also adds the variables `env`."""
     members = sorted(devices, key=attrgetter("name"))
-    if members and with_all:
-        members.append(_all(members))
     return {
         "cdiVersion": _version(cdi_kind),
         "kind": cdi_kind,
@@ -99,7 +94,7 @@ def with_leftovers(
     """The `wanted` specifications, with the devices of the `present` ones that are `kept`, by kind and name.
 
     A container that restarts gets the same CDI names again. So a device that a pod still holds must remain resolvable
-    after it was removed from the configuration. The device `all` of a kind has only the wanted devices.
+    after it was removed from the configuration.
     """
     merged = dict(wanted)
     for old in present:
@@ -157,17 +152,6 @@ def device_id(device: Mapping[str, Any]) -> str:
     """The id of a device in a document of vdev, from its variable, because its name may be an index."""
     variables: list[str] = device["containerEdits"].get("env", [])
     return variables[0].partition("=")[2] if variables else str(device["name"])
-
-
-def _all(devices: Iterable[CdiDevice]) -> CdiDevice:
-    nodes: dict[str, DeviceNode] = {}
-    mounts: dict[str, Mount] = {}
-    env: dict[str, str] = {}
-    for device in devices:
-        nodes |= {node.container_path: node for node in device.nodes}
-        mounts |= {mount.container_path: mount for mount in device.mounts}
-        env |= device.env
-    return CdiDevice(ALL, tuple(nodes.values()), tuple(mounts.values()), env)
 
 
 def _edits(device: CdiDevice) -> dict[str, Any]:

@@ -69,12 +69,6 @@ def test_the_version_is_the_lowest_sufficient_one(kind, device, version):
     assert version == cdi.document(kind, [device])["cdiVersion"]
 
 
-def test_the_device_all_has_the_edits_of_all_others():
-    document = cdi.document("v.x/gpu", [cdi.CdiDevice("b", env={"B": "2"}), cdi.CdiDevice("a", env={"A": "1"})])
-    assert ["a", "b", "all"] == [device["name"] for device in document["devices"]]
-    assert ["A=1", "B=2"] == document["devices"][-1]["containerEdits"]["env"]
-
-
 def test_a_virtual_device_is_not_empty(build):
     """A CDI device without edits is invalid, so each has a variable with its name."""
     stock = build.inventory(build.entry(count=1), device_list_strategy=(DeviceListStrategy.CDI_CRI,))

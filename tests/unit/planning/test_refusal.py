@@ -99,7 +99,7 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
                 allocation.allocate(stock.resources[NAME], ["e-1"])
             container_edits(stock.resources[NAME], allocation.allocate(stock.resources[NAME], ["e-2"]))
             (document,) = cdi_documents(stock).values()
-            assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
+            assert ["e-2"] == [device["name"] for device in document["devices"]]
 
 
 def test_valid_values(subtests):
