@@ -230,7 +230,11 @@ class TrueWhen(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-LabelValue = Annotated[TemplateText, Constraint(lambda value: names.literals_problem(value.literals))]
+def _label_problem(value: Template) -> str:
+    return names.value_problem(value.render(dict.fromkeys(value.names, "x")))
+
+
+LabelValue = Annotated[TemplateText, Constraint(_label_problem)]
 """The value of a label. It may have placeholders."""
 
 

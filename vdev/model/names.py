@@ -138,22 +138,6 @@ def value_problem(value: str) -> str:
     return ""
 
 
-def literals_problem(literals: tuple[str, ...]) -> str:
-    """Return why a template with these literals cannot produce a valid label value."""
-    if len(literals) == 1:
-        return value_problem(literals[0])
-    text = "".join(literals)
-    if len(text) > MAX_VALUE:
-        return f"its literal part has {len(text)} characters; a label's value has at most {MAX_VALUE}"
-    if (
-        not re.fullmatch(r"[-A-Za-z0-9_.]*", text)
-        or literals[0][:1] in tuple("-_.")
-        or literals[-1][-1:] in tuple("-_.")
-    ):
-        return f"no label has such a value: it may hold {_VALUE_RULE}"
-    return ""
-
-
 def qualified_name_problem(text: str, what: str = "key", *, any_case: bool = False) -> str:
     """Return why Kubernetes refuses a name of the form `[<DNS name>/]<name>`. `what` is its kind for the message."""
     prefix, slash, name = text.rpartition("/")

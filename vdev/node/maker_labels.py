@@ -91,7 +91,7 @@ def _parts(spec: Spec, entry: Entry, raw: RawDevice) -> Mapping[str, Profile] | 
 def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
     """The first item of `sharing` for whole devices like this one, or for its partitions of a profile."""
     named = name_of(spec, gpu.entry, profile.name if profile else "")
-    if spec.sharing is None or isinstance(named, Problem):
+    if spec.sharing is None or named is None:
         return None
     return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)
 

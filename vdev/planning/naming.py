@@ -2,7 +2,7 @@
 
 import glob
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ..model.device import Device, RawDevice, grouped
@@ -57,20 +57,13 @@ def named_devices(
                 for device in empty
             )
         for entry, device in devices:
-            if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
+            if not device.is_partition and (unmatched := _unmatched(spec, entry)):
                 problems.append(unmatched)
-            named = name_of(spec, entry, device.profile)
-            if isinstance(named, Problem):
-                problems.append(named)
-            else:
+            if named := name_of(spec, entry, device.profile):
                 members.setdefault(named[0], []).append((entry, device))
                 reasons[device.id] = named
         if not any(raws for _, raws in own):
             members.setdefault(resource, [])
-    if spec.resources.gpus or spec.resources.mig:
-        problems += _unused_patterns(spec, {reason for _, reason in reasons.values()})
-    if strategy is not MigStrategy.NONE:
-        problems += _mixed_names(spec, members)
     return members, reasons
 
 
@@ -162,8 +155,11 @@ def _single_problem(
     return error(where, f"{resource}: {wrong}", hint)
 
 
-def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Problem:
-    """The resource name of whole devices or of partitions with a profile, and the reason for it; or a problem."""
+def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | None:
+    """The resource name of whole devices or of partitions with a profile, and the reason for it.
+
+    None: no pattern of resources.gpus matches, which is an error.
+    """
     if profile:
         assert entry.geometry is not None
         for pattern in _partition_patterns(spec, entry):
@@ -177,19 +173,18 @@ def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Pr
         for name in entry.gpu_names:
             if matches(pattern.pattern, name):
                 return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {name!r}"
-    if spec.resources.gpus and (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
-        return unmatched
+    if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
+        return None
     return entry.resource, f"the entry {entry.name!r} gives this name"
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
-    patterns = spec.resources.gpus
-    if not entry.gpu_names or any(matches(pattern.pattern, name) for pattern in patterns for name in entry.gpu_names):
+    patterns, names = spec.resources.gpus, entry.gpu_names if spec.resources.gpus else ()
+    if not names or any(matches(pattern.pattern, name) for pattern in patterns for name in names):
         return None
     tried = ", ".join(repr(pattern.pattern) for pattern in patterns)
-    names = " or ".join(repr(name) for name in entry.gpu_names)
-    message = f"{names} does not match any resources.gpus pattern ({tried})"
+    message = f"{' or '.join(map(repr, names))} does not match any resources.gpus pattern ({tried})"
     if patterns[0].for_nvidia:
         stays = f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them"
         return warning(patterns[0].where, message, stays)
@@ -199,7 +194,7 @@ def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
 def names_of(spec: Spec, entry: Entry) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
     names = (name_of(spec, entry, each) for each in ("", *(entry.geometry.profiles if entry.geometry else ())))
-    return (each[0] for each in names if not isinstance(each, Problem))
+    return (each[0] for each in names if each)
 
 
 def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
@@ -207,24 +202,6 @@ def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia
     return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
-
-
-def _unused_patterns(spec: Spec, reasons: Iterable[str]) -> Iterator[Problem]:
-    used = "\n".join(reasons)
-    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
-        for pattern in patterns:
-            text = f"resources.{kind} pattern {pattern.pattern!r} "
-            if pattern.pattern != "*" and text not in used:
-                yield warning(pattern.where, f"{text}matches nothing on this node")
-
-
-def _mixed_names(spec: Spec, members: Mapping[str, Sequence[tuple[Entry, Device]]]) -> Iterator[Problem]:
-    """A warning for each name that whole devices and partitions share: a pod may get either."""
-    where = next((pattern.where for pattern in spec.resources.mig), "")
-    for name, own in members.items():
-        if len({device.is_partition for _, device in own}) > 1:
-            text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
-            yield warning(where, text, "use another name under resources.mig")
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -85,11 +85,11 @@ UNMATCHED = "does not match any resources.gpus pattern ('H100*')"
             {"H100*": "h100"},
             None,
             {},
-            [("t.yaml:1:1: devices.gpu", True, UNMATCHED), ("t:0:1", False, "matches nothing")],
+            [("t.yaml:1:1: devices.gpu", True, UNMATCHED)],
         ),
-        ("gpus", {"T4": "t4", "*": "gpu"}, None, {"gpu": 2}, [("t:0:1", False, "matches nothing on this node")]),
+        ("gpus", {"T4": "t4", "*": "gpu"}, None, {"gpu": 2}, []),
         ("mig", {"1g.*": "small"}, MIXED, {"small": 2, "mig-2g.10gb": 1, "mig-3g.20gb": 1, "gpu": 1}, []),
-        ("mig", {"*": "gpu"}, {0: ("1g.5gb",)}, {"gpu": 2}, [("t:0:1", False, "both whole devices and partitions")]),
+        ("mig", {"*": "gpu"}, {0: ("1g.5gb",)}, {"gpu": 2}, []),
     ],
 )
 def test_patterns_name_devices_and_partitions(build, kind, patterns, partitions, expected, problems):
