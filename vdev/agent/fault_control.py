@@ -51,7 +51,7 @@ class FaultControl:
             options.clock,
             lambda text, name: config.load_rules(text, name, self.spec),
             allowed=options.fault_injection,
-            directory=options.fault_dir if options.fault_injection else None,
+            directory=options.fault_dir,
         )
 
     def adopt(self, spec: Spec, base: Inventory) -> None:

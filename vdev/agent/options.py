@@ -241,13 +241,9 @@ class Options(BaseModel):
     """directory of the socket on which the plugin serves vdev status and other commands"""
 
     @model_validator(mode="after")
-    def _faults_are_allowed(self) -> Self:
+    def _go_together(self) -> Self:
         if self.fault_dir and not self.fault_injection:
             raise ValueError("--fault-dir needs --enable-fault-injection: files in it make devices fail")
-        return self
-
-    @model_validator(mode="after")
-    def _the_context_is_in_a_file(self) -> Self:
         if self.context and not self.kubeconfig:
             raise ValueError("--context needs the file that it is in: --kubeconfig FILE (env KUBECONFIG)")
         return self

@@ -8,7 +8,6 @@ Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 
 import argparse
 import contextlib
-import errno
 import importlib
 import io
 import os
@@ -18,7 +17,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import ConfigError, UsageError, VdevError, reason_of
+from ..errors import ConfigError, UsageError, VdevError
 from ..model.problem import did_you_mean
 
 COMMANDS = {
@@ -47,7 +46,6 @@ COMMANDS = {
 
 _INTERRUPTED = 130  # 128 + SIGINT, like a shell
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
-_WRITE_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # if stdout cannot be written
 
 EPILOG = """examples:
   vdev init gpu vdev.yaml            write a configuration to start with
@@ -83,21 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except OSError as failed:
-        if failed.filename is not None or failed.errno not in _WRITE_ERRORS:
-            raise
-        _discard_output()
-        if failed.errno == errno.EPIPE:
-            return _BROKEN_PIPE
-        _complain(f"vdev: the output cannot be written: {reason_of(failed)}")
-        return 1
+    except BrokenPipeError:
+        with contextlib.suppress(OSError):  # Python would otherwise try to flush the output at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
     return code
-
-
-def _discard_output() -> None:
-    """Discard buffered output, which Python would otherwise try to flush at exit."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -150,14 +138,8 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
-    flag = argument.partition("=")[0]
-    known = _options(parser)
-    if command and flag.startswith("--") and flag not in known:
-        takes = [f"vdev {each}" for each in COMMANDS if flag in _options(parser_of([each])[0])]
-        if takes:
-            return f"vdev {command} takes no {flag}; it is an option of {', '.join(takes)}"
-    is_known = flag in known  # of another action
-    near = did_you_mean(flag, known) if argument.startswith("-") and not is_known else ""
+    flag, known = argument.partition("=")[0], _options(parser)
+    near = did_you_mean(flag, known) if flag.startswith("-") and flag not in known else ""
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 

@@ -14,9 +14,8 @@ import re
 import secrets
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -334,11 +333,7 @@ class Recording:
             name = self.draft.entry_name(f"{name}-devices")
         placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
         places = [f"{own}: {self._described(piece)}" for own, piece in placed]
-        body = {"name": name, "resource": first.resource, "virtual": virtual}
-        variable = _variables().get(first.resource.partition("/")[0])
-        if variable and not first.preset:
-            body["visibleDevicesEnv"] = variable
-        self.draft.entry(body, places)
+        self.draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)
         if first.replicas > 1:
             self.draft.share(first.resource, first.replicas, name)
 
@@ -368,13 +363,6 @@ def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -
         return None
     vendor, product = models.pop()
     return HardwarePiece("pci", "", vendor, product)
-
-
-@cache
-def _variables() -> Mapping[str, str]:
-    """The variable in which containers find their devices, by the domain of a maker's resources."""
-    presets = [config.load_preset(name) for name in config.preset_names()]
-    return {each.resource.partition("/")[0]: each.visible_devices_env for each in presets if each.visible_devices_env}
 
 
 def _preset(piece: HardwarePiece | None, resource: str) -> str:

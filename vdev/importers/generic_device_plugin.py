@@ -112,7 +112,6 @@ def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
         draft.remarks += entry.comments
         return False
     if paths:
-        _warn_of_pairs(draft, entry, items, group.where)
         entry["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
             entry["allowDangerous"] = True
@@ -147,17 +146,6 @@ def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
     if path.flag("optional"):
         item["optional"] = True
     return item
-
-
-def _warn_of_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
-    """Report the cases in which the plugin combines the matches of several paths differently."""
-    several = [item for item in items if item["path"] != literal(item["path"])]
-    if len(several) > 1:
-        order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
-        draft.note(where, order, entry)
-    if len(items) > 1 and any(item.get("optional") for item in items) and several:
-        limits = "in the plugin, an optional path with fewer matches than others limits the number of devices"
-        draft.note(where, limits, entry)
 
 
 def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:

@@ -60,7 +60,6 @@ def test_wrong_usage_is_exit_code_2_on_stderr(subtests, vdev):
         (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
         (["validate"], "FILE"),
         (["run", "--config", "f"], "unknown argument '--config'; did you mean '--config-file'?"),
-        (["plan", "f", "--no-state"], "vdev plan takes no --no-state; it is an option of vdev run"),
         (["validate", "f", "--mig-strateg=x"], "unknown argument '--mig-strateg=x'; did you mean '--mig-strategy'?"),
         (["node", "show", "--dry-run"], "unknown argument '--dry-run'; see vdev node --help"),
         (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: flags.migStrategy: the string 'x'"),

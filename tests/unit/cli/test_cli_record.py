@@ -50,21 +50,6 @@ def test_ids_and_numa_nodes_stay() -> None:
     } == played(devices)[1]
 
 
-def test_entries_have_the_vendors_variable() -> None:
-    devices = [
-        KubeletDevice("nvidia.com/gpu", UUIDS[0]),
-        KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000000"),
-        KubeletDevice("habana.ai/gaudi", "hl0"),
-        KubeletDevice("acme.dev/npu", "npu-0"),
-    ]
-
-    entries = {each["resource"]: each for each in yaml.safe_load(played(devices)[0])["devices"]}
-
-    found = {name: each.get("visibleDevicesEnv") for name, each in entries.items()}
-    nvidia = dict.fromkeys(("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), "NVIDIA_VISIBLE_DEVICES")
-    assert {**nvidia, "habana.ai/gaudi": "HABANA_VISIBLE_DEVICES", "acme.dev/npu": None} == found
-
-
 def test_a_known_model_has_its_preset() -> None:
     """It is found by UUID and PCI id, or if the node has one model. Partitions have no preset."""
     devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
