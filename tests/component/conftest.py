@@ -145,6 +145,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         derived = {"smi_dir": directory / "smi", "boot_id": "", "run_dir": None, "service_manager": None}
         intervals = quick.INTERVALS | {name: options.pop(name) for name in INTERVALS & options.keys()}
         options = derived | options | {"intervals": Intervals(**intervals)}
+        assert options.keys() <= {*dir(chosen)}
         agent = Agent(chosen.model_copy(update=options), appliers=appliers)
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)

@@ -167,7 +167,7 @@ async def test_tenth_of_fleet(tell, clock, shows):
     fleet = [f"node-{number}" for number in range(1000)]
     chosen = [node for node in fleet if on_node(OnNodes(share=rule.on_nodes.share), rule.name, Dice(7, node))]
     assert 70 <= len(chosen) <= 130
-    await tell("tenth-of-fleet.yaml", node=chosen[0])
+    await tell("tenth-of-fleet.yaml", node_name=chosen[0])
     clock.advance(120)
     await shows(GPU, 8, 7)
 
