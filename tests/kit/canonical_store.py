@@ -1,8 +1,13 @@
 """A store that returns quantities in canonical form, as a real API server does."""
 
-from vdev.sim.api.store import ObjectStore
-from vdev.sim.objects.pod_manifest import ManifestError, quantity, written
+import math
+from fractions import Fraction
 
+from vdev.sim.api.store import ObjectStore
+from vdev.sim.objects.pod_manifest import ManifestError, quantity
+
+_BINARY = [(suffix, 1024 ** (6 - step)) for step, suffix in enumerate(("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"))]
+_DECIMAL = [(suffix, Fraction(1000) ** (6 - step)) for step, suffix in enumerate((*"EPTGMk", "", *"mun"))]
 _KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
 _AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
 _NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
@@ -47,3 +52,15 @@ def canonical(value):
         return written(quantity(value, ""), binary=str(value).endswith("i"))
     except ManifestError:
         return value
+
+
+def written(amount, *, binary):
+    """Format in Kubernetes' canonical form: with the largest suffix that gives a whole number.
+
+    Fractions and amounts below 1024 are always decimal (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
+    """
+    is_binary = binary and amount.denominator == 1 and abs(amount) >= 1024
+    amount = Fraction(math.ceil(amount * 10**9), 10**9)  # as Kubernetes rounds
+    units = [*_BINARY, ("", 1)] if is_binary else _DECIMAL
+    suffix, unit = next(((suffix, unit) for suffix, unit in units if not amount % unit), ("", 1))
+    return f"{amount / unit}{suffix if amount else ''}"

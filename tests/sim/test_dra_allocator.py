@@ -206,7 +206,7 @@ def shared(capacity):
     ("policy", "asked", "taken"),
     [
         (None, None, "4Gi"),
-        (None, "1024Mi", "1Gi"),
+        (None, "1024Mi", "1024Mi"),
         (None, "1500M", "1500M"),
         (POLICY, None, "1Gi"),
         (POLICY, "1.2Gi", "1536Mi"),

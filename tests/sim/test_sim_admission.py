@@ -278,7 +278,7 @@ async def test_node_capacity(short_dir):
         ({"spec": {"containers": [{"name": "a"}], "resourceClaims": 1}}, "spec.resourceClaims: expected a list, found"),
         (with_resources(claims=True), r"spec.containers\[0\].resources.claims: expected a list, found bool"),
         ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "container names must be unique"),
-        (with_resources(limits={NPU: "500m"}), "500m is not a whole number"),
+        (with_resources(limits={NPU: "500m"}), "0.5 is not a whole number"),
         (with_resources(limits={NPU: "x"}), "'x' is not a quantity"),
         (with_resources(requests={NPU: 1}), "needs a limit"),
         (with_resources(limits={NPU: 2}, requests={NPU: 1}), "must equal the limit"),

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from ...model.quantity import written
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
-from ..objects.pod_manifest import quantity, written
+from ..objects.pod_manifest import quantity
 
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
 CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, counter
@@ -230,7 +231,7 @@ class Usage:
 
 
 def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
-    """Return the amount of each capacity that a request consumes, in canonical form; None if a policy forbids it.
+    """Return the amount of each capacity that a request consumes; None if a policy forbids it.
 
     If a capacity is not requested, its default is consumed, or all of it without a policy. Requests use the device's
     name of a capacity.
@@ -243,7 +244,7 @@ def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str,
         amount = _rounded(capacity, requested.get(name))
         if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
             return None
-        taken[name] = written(quantity(amount, name), binary=amount.endswith("i"))
+        taken[name] = amount
     return taken
 
 
@@ -266,5 +267,5 @@ def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
         wanted, amount = span["min"], least
     elif step := quantity(span.get("step") or 0, "step"):
         amount = least + math.ceil((amount - least) / step) * step
-        wanted = written(amount, binary=True)  # the real scheduler always writes a binary suffix
+        wanted = written(math.ceil(amount))
     return None if "max" in span and amount > quantity(span["max"], "max") else wanted

@@ -10,8 +10,6 @@ from ...errors import UsageError
 from ...model.quantity import amount_of
 from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
-_BINARY = [(suffix, 1024 ** (6 - step)) for step, suffix in enumerate(("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"))]
-_DECIMAL = [(suffix, Fraction(1000) ** (6 - step)) for step, suffix in enumerate((*"EPTGMk", "", *"mun"))]
 _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
@@ -75,18 +73,6 @@ def quantity(value: Any, where: str) -> Fraction:
     return amount
 
 
-def written(amount: Fraction, *, binary: bool = False) -> str:
-    """Format in Kubernetes' canonical form: with the largest suffix that gives a whole number.
-
-    Fractions and amounts below 1024 are always decimal (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
-    """
-    is_binary = binary and amount.denominator == 1 and abs(amount) >= 1024
-    amount = Fraction(math.ceil(amount * 10**9), 10**9)  # as Kubernetes rounds
-    units = [*_BINARY, ("", 1)] if is_binary else _DECIMAL
-    suffix, unit = next(((suffix, unit) for suffix, unit in units if not amount % unit), ("", 1))
-    return f"{amount / unit}{suffix if amount else ''}"
-
-
 def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
     container = _mapping(document, where)
     name = container.get("name")
@@ -136,9 +122,9 @@ def _check_extended(resource: str, limit: Fraction | None, request: Fraction | N
     if limit is None:
         raise ManifestError(f"{where}.limits: {resource} needs a limit (extended resources cannot be overcommitted)")
     if limit < 0 or limit.denominator != 1:
-        raise ManifestError(f"{where}.limits[{resource}]: {written(limit)} is not a whole number")
+        raise ManifestError(f"{where}.limits[{resource}]: {float(limit):g} is not a whole number")
     if request is not None and request != limit:
-        raise ManifestError(f"{where}.requests[{resource}]: {written(request)} must equal the limit, {written(limit)}")
+        raise ManifestError(f"{where}.requests[{resource}]: {float(request):g} must equal the limit, {float(limit):g}")
 
 
 def _quantities(document: Any, where: str) -> dict[str, Fraction]:
