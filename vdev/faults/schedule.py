@@ -22,6 +22,12 @@ NO_LABELS = EMPTY
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
 
+def draw(*question: object) -> float:
+    """Return a pseudo-random number, at least 0 and below 1, that depends only on the arguments."""
+    digest = hashlib.blake2b("\0".join(map(str, question)).encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / _SCALE
+
+
 @dataclass(frozen=True, slots=True)
 class Dice:
     """Repeatable random numbers: equal arguments give equal numbers."""
@@ -31,9 +37,7 @@ class Dice:
 
     def roll(self, *question: object) -> float:
         """Return a number from 0 (inclusive) to 1 (exclusive)."""
-        text = "\0".join(map(str, (self.seed, self.node, *question)))
-        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-        return (int.from_bytes(digest, "big") >> 11) / _SCALE
+        return draw(self.seed, self.node, *question)
 
     def shift(self, width: float, *question: object) -> float:
         """Return a number between `-width` and `width`."""

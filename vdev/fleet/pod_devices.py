@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from ..model.device import Key
 from ..model.problem import Problem
 from ..model.quantity import amount_of
@@ -24,6 +26,7 @@ from ..planning.resources import Inventory
 Document = Mapping[str, Any]
 Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Ids by container and resource."""
+_DEVICES = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 
 NOTE = "vdev.dev/devices"
 """The annotation of a pod with its devices."""
@@ -162,18 +165,16 @@ def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
 
     Everyone who may create pods can write it, so its content is not trusted.
     """
-    noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        parsed = json.loads(text) if text else {}
-        for container in containers:
-            for name, number in container.wants.items():
-                ids = parsed.get(container.name, {}).get(name, ())
-                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
-                    continue
-                if len(set(ids)) == len(ids) == number:
-                    noted.setdefault(container.name, {})[name] = tuple(ids)
-    except (ValueError, AttributeError, TypeError, RecursionError):
+        parsed = _DEVICES.validate_json(text or "{}")
+    except ValidationError:
         return None
+    noted: dict[str, dict[str, tuple[str, ...]]] = {}
+    for container in containers:
+        for name, number in container.wants.items():
+            ids = parsed.get(container.name, {}).get(name, ())
+            if len(set(ids)) == len(ids) == number:
+                noted.setdefault(container.name, {})[name] = ids
     return noted or None
 
 

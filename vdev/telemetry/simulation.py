@@ -4,7 +4,6 @@ The load is a function of the pattern, the seed and the time, so the same config
 run. Only counters and the temperature depend on the past.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from enum import IntFlag
 from typing import Any, NamedTuple
 
 from ..faults.effects import HardwareErrorsFault, SensorFault
+from ..faults.schedule import draw
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN, Geometry
 from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, PhysicsModel, Range, SmiTool, percents
@@ -55,12 +55,6 @@ def levels(load: Load, at: float) -> Levels:
     point = _point(load, at)
     ranges = (spec.gpu_load, spec.memory_load, spec.encoder or NOTHING, spec.decoder or NOTHING)
     return Levels(*(each.low + (each.high - each.low) * point for each in ranges))
-
-
-def draw(seed: str, name: object) -> float:
-    """Return a pseudo-random number, at least 0 and below 1, that depends only on the arguments."""
-    digest = hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
 
 
 def _point(load: Load, at: float) -> float:
