@@ -122,7 +122,7 @@ class Engine:
         *,
         on_change: Callable[[], None],  # called if `look` is needed before `next_change`
         labels: Mapping[str, str] = NO_LABELS,  # of the node
-        started: float | None = None,  # when the process started; None: when the first rules are loaded
+        started: float | None = None,  # when the process started; None: now
         came: float = -math.inf,  # when the node was created; earlier events are skipped
         is_one_of_many: bool = False,  # whether faults are only logged at level debug
     ) -> None:
@@ -136,7 +136,7 @@ class Engine:
         self._labels = labels
         self._metrics = metrics
         self._on_change = on_change
-        self._started = started
+        self._started = clock.now() if started is None else started
         self._came = came
         self._is_one_of_many = is_one_of_many
         self._active: tuple[RuleRun, ...] = ()
@@ -147,12 +147,11 @@ class Engine:
 
     def load(self, rules: Mapping[str, LoadedRule]) -> None:
         """Replace all rules, which are given by name. Rules that are already in force continue."""
-        self._started = self.clock.now() if self._started is None else self._started
         before, now = self.runs, dict[str, RuleRun]()
         for name, loaded in rules.items():
             run = before.get(name)
             if run is None or run.loaded is not loaded:
-                run = self._begun(loaded, self._started)
+                run = self._begun(loaded)
             now[name] = run
         self.runs = now
         for name, run in before.items():
@@ -162,13 +161,13 @@ class Engine:
         if before or self.runs:
             self._on_change()
 
-    def _begun(self, loaded: LoadedRule, started: float) -> RuleRun:
-        """Return the run of a new rule. `started` is when the process started."""
+    def _begun(self, loaded: LoadedRule) -> RuleRun:
+        """Return the run of a new rule."""
         rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
         is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
         if not rule.triggered and not loaded.cleared:
-            run.activations = (Activation(started if rule.since == "start" else loaded.since),)
+            run.activations = (Activation(self._started if rule.since == "start" else loaded.since),)
         run.select(self.inventory)
         return run
 
@@ -217,9 +216,6 @@ class Engine:
         self.meet(inventory)
         now, since, before = self.clock.now(), self._looked_at, self._active
         self._looked_at = now
-        if not (self.runs or before):
-            self.active_faults, self.next_change, self.answers_changed = targets.NONE, None, False
-            return targets.NONE
         live = [run for run in self.runs.values() if run.live]
         for run in live:
             self._look_at(run, now)
