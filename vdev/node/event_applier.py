@@ -1,6 +1,6 @@
 """Writes Events about the Node: lost and repaired devices, partitions, configuration, registrations, fault rules.
 
-There is one Event for the same reason and message. Its count grows for an hour, as long as the API server keeps it.
+There is one Event for the same reason and message, and its count grows.
 `kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes 1.36,
 pkg/kubelet and kubectl).
 """
@@ -8,14 +8,13 @@ pkg/kubelet and kubectl).
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
-from ..kube.errors import Conflict, Missing
 from ..kube.objects import EVENTS, NODES, event, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
@@ -26,19 +25,9 @@ log = structlog.get_logger(__name__)
 
 _NAMESPACE = "default"
 _WHO = "vdev"
-_LIFE = 3600.0  # seconds: the API server's default for an Event (--event-ttl)
 _REMEMBERED = 256
 _BURST = 25  # Events at once, as client-go's spam filter has it
 _WAITING = 64  # Events that wait for the API server; beyond that, new ones are dropped
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """An Event in the API server: its name, its count, and when it was written last (by the clock)."""
-
-    name: str
-    count: int
-    at: float
 
 
 class NodeEvents(ApiApplier):
@@ -61,7 +50,7 @@ class NodeEvents(ApiApplier):
         self._unregistered: Mapping[str, float] = {}  # by resource, since when it is not registered
         self._before: DesiredState | None = None  # the last plan, if Events were on
         self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
-        self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
+        self._sent: OrderedDict[EventText, tuple[str, int]] = OrderedDict()  # the time of the first one, and the count
         self._uid = ""  # of the Node that the Events are about
 
     async def apply(self, plan: DesiredState) -> None:
@@ -119,44 +108,27 @@ class NodeEvents(ApiApplier):
             await self._tokens.wait()
 
     async def _send(self, text: EventText, times: int, uid: str) -> None:
-        now = self._clock.now()
-        sent = self._sent.get(text)
-        if sent is not None and now - sent.at < _LIFE:
-            sent = replace(sent, count=sent.count + times, at=now)
-            change = {"count": sent.count, "lastTimestamp": timestamp(self._clock.wall()), "message": text.message}
-            try:
-                await self._access.api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
-            except Missing:
-                sent = None  # another client deleted it
-        else:
-            sent = None
-        if sent is None:
-            sent = _Sent(self._name(text), times, now)
-            try:
-                await self._access.api.create(EVENTS, self._document(text, sent, uid), namespace=_NAMESPACE)
-            except Conflict as conflict:
-                if not conflict.exists:
-                    raise  # it exists: the answer to an earlier attempt was lost
-        self._sent[text] = sent
-        self._sent.move_to_end(text)
-        while len(self._sent) > _REMEMBERED:
-            self._sent.popitem(last=False)
-
-    def _name(self, text: EventText) -> str:
-        """A name as in client-go, of the object's name and the time; with a hash, so that two of one instant differ."""
-        what = hashlib.sha256(f"{text.reason} {text.message}".encode()).hexdigest()[:8]
-        return f"{self._access.node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
-
-    def _document(self, text: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
-        return event(
+        """Create the Event, or increase its count. Its name follows from its text, so a repeated write is harmless."""
+        now = timestamp(self._clock.wall())
+        first, count = self._sent.get(text, (now, 0))
+        node = self._access.node
+        what = hashlib.sha256(f"{uid} {text.reason} {text.message}".encode()).hexdigest()[:16]
+        document = event(
             NODES,
-            {"name": self._access.node, "uid": uid},
-            name=sent.name,
+            {"name": node, "uid": uid},
+            name=f"{node[:220].rstrip('-.')}.{what}",
             reason=text.reason,
             message=text.message,
             is_warning=text.warning,
             component=_WHO,
-            node=self._access.node,
-            at=timestamp(self._clock.wall()),
-            count=sent.count,
+            node=node,
+            at=now,
+            count=count + times,
         )
+        document["firstTimestamp"] = first
+        name = document["metadata"]["name"]
+        await self._access.api.apply(EVENTS, name, document, force=True, namespace=_NAMESPACE)
+        self._sent[text] = (first, count + times)
+        self._sent.move_to_end(text)
+        while len(self._sent) > _REMEMBERED:
+            self._sent.popitem(last=False)
