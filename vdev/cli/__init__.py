@@ -176,17 +176,12 @@ def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]
         name, equals, value = argument.partition("=")
         if argument.startswith("-") and name not in actions and f"-{name}" in actions:
             argument, name = f"-{argument}", f"-{name}"
-        action = actions.get(name)
-        if action is None or not (action.const is True or action.metavar == "BOOL"):
+        if name not in actions or actions[name].metavar != "BOOL":
             result.append(argument)
             continue
         if not equals:
             value = rest.popleft() if rest and rest[0].lower() in ("true", "false") else "true"
-        is_switch = action.const is True and value.lower() in ("true", "false")
-        if not is_switch:
-            result.append(f"{name}={value}")
-        elif value.lower() == "true":
-            result.append(name)
+        result.append(f"{name}={value}")
     return result
 
 

@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from ..agent.options import BOOLEANS, Group, Option, Options, declare, items
 from ..errors import ConfigError, UsageError
-from ..model.problem import Override, did_you_mean, listed
+from ..model.problem import Override
 from ..model.section import PROBLEM
 from ..model.spec import Spec
 
@@ -228,8 +228,4 @@ def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
         return f"{source}{error['ctx']['error']}"
     if error["type"] == PROBLEM:
         return f"{source}{error['ctx']['message']}; {error['ctx']['hint']}"
-    choices = next(option.choices for option in OPTIONS if option.field == field)
-    if not choices:
-        return f"{source}{error['input']!r}: {error['msg']}"
-    hint = listed(choices, lead="expected one of", near=did_you_mean(error["input"], choices))
-    return f"{source}{error['input']!r} is not allowed; {hint}"
+    return f"{source}{error['input']!r}: {error['msg']}"

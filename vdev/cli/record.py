@@ -7,6 +7,7 @@ that is shared again.
 
 import argparse
 import asyncio
+import functools
 import hashlib
 import itertools
 import posixpath
@@ -94,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
 
 # --- the hardware -----------------------------------------------------------------------------------------------------
 
-_PCI, _USB = "/sys/bus/pci/devices", "/sys/bus/usb/devices"
 _NVIDIA_VENDOR = "/proc/driver/nvidia/gpus"
 _ACCELERATORS = ("0x03", "0x12", "0x0b40")  # display, processing accelerators, co-processors
 _HUB = "09"
@@ -121,12 +121,37 @@ class HardwarePiece:
 
 def pieces(host: HostRoot) -> list[HardwarePiece]:
     """All pieces of the host, as far as they can be read. Blocks."""
-    tree = SysTree(host)
-    gpus = dict(_gpus(host))
-    found = []
-    for each in (*_pci(tree), *_usb(tree)):
-        uuid, model = gpus.get(each.place, ("", ""))
-        found.append(replace(each, serial=each.serial or uuid, model=each.model or model))
+    tree, gpus, found = SysTree(host), dict(_gpus(host)), []
+    for address, directory in _members(tree, "/sys/bus/pci/devices"):
+        read = functools.partial(tree.text, directory)
+        uuid, model = gpus.get(address, ("", ""))
+        node = read("numa_node")
+        piece = HardwarePiece(
+            "pci",
+            address,
+            read("vendor").removeprefix("0x"),
+            read("device").removeprefix("0x"),
+            serial=uuid,
+            model=model,
+            driver=read("driver"),
+            numa=int(node) if node.isdecimal() else None,
+            is_accelerator=read("class").startswith(_ACCELERATORS),
+        )
+        found.append(piece)
+    for port, directory in _members(tree, "/sys/bus/usb/devices"):
+        read = functools.partial(tree.text, directory)
+        if ":" not in port and read("bDeviceClass") != _HUB:
+            piece = HardwarePiece(
+                "usb",
+                port,
+                read("idVendor").lower(),
+                read("idProduct").lower(),
+                serial=read("serial"),
+                maker=read("manufacturer"),
+                model=read("product"),
+                driver=read("driver"),
+            )
+            found.append(piece)
     return found
 
 
@@ -135,36 +160,6 @@ def _members(tree: SysTree, listing: str) -> list[tuple[str, str]]:
         return tree.members(listing)
     except HostError:
         return []
-
-
-def _pci(tree: SysTree) -> Iterator[HardwarePiece]:
-    for address, directory in _members(tree, _PCI):
-        node = tree.text(directory, "numa_node")
-        yield HardwarePiece(
-            "pci",
-            address,
-            tree.text(directory, "vendor").removeprefix("0x"),
-            tree.text(directory, "device").removeprefix("0x"),
-            driver=tree.text(directory, "driver"),
-            numa=int(node) if node.isdecimal() else None,
-            is_accelerator=tree.text(directory, "class").startswith(_ACCELERATORS),
-        )
-
-
-def _usb(tree: SysTree) -> Iterator[HardwarePiece]:
-    for port, directory in _members(tree, _USB):
-        if ":" in port or tree.text(directory, "bDeviceClass") == _HUB:
-            continue
-        yield HardwarePiece(
-            "usb",
-            port,
-            tree.text(directory, "idVendor").lower(),
-            tree.text(directory, "idProduct").lower(),
-            serial=tree.text(directory, "serial"),
-            maker=tree.text(directory, "manufacturer"),
-            model=tree.text(directory, "product"),
-            driver=tree.text(directory, "driver"),
-        )
 
 
 def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -278,13 +273,11 @@ class Recording:
         return own
 
     def _described(self, piece: HardwarePiece) -> str:
-        words = [piece.kind, f"{piece.vendor}:{piece.product}", self.hidden(piece.place)]
-        named = " ".join(filter(None, (piece.maker, piece.model)))
-        words += [named] if named else []
+        words = [piece.kind, f"{piece.vendor}:{piece.product}", self.hidden(piece.place), piece.maker, piece.model]
         words += [f"serial {self.hidden(piece.serial)}"] if piece.serial else []
         words += [f"driver {piece.driver}"] if piece.driver else []
         words += [f"NUMA node {piece.numa}"] if piece.numa is not None else []
-        return " ".join(words)
+        return " ".join(filter(None, words))
 
     # --- devices ---
 

@@ -200,7 +200,7 @@ def test_each_wrong_option_is_one_line(vdev):
     assert 2 == code
     assert [
         "vdev: flag --no-state: 'perhaps' is not a boolean; expected true or false",
-        "vdev: flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
+        "vdev: flag --log-level: 'loud': Input should be 'debug', 'info', 'warning' or 'error'",
     ] == said.splitlines()
 
 

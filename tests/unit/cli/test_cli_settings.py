@@ -126,7 +126,7 @@ def test_all_errors_at_once() -> None:
         "flag --mig-strategy: flags.migStrategy: the string 'singel' is not allowed here; did you mean 'single'? "
         "expected none, single or mixed",
         "env VDEV_BOOT_WAIT: 'soon' is not a number of seconds; expected one such as 30, 30s or 0",
-        "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
+        "flag --log-level: 'loud': Input should be 'debug', 'info', 'warning' or 'error'",
     ] == str(caught.value).splitlines()
 
 
