@@ -1,18 +1,5 @@
 """The exceptions that callers can react to, with the exit code and gRPC status that each one means.
 
-    VdevError
-    ├── ConfigError          the configuration is wrong; has every problem found             exit 2
-    ├── UsageError           the command line or the environment is wrong                    exit 2
-    ├── AllocationError      a request or claim cannot be granted                            FAILED_PRECONDITION
-    │   ├── UnknownDevice        NOT_FOUND
-    │   └── InvalidRequest       INVALID_ARGUMENT
-    ├── ActionFailed         an action before a container's start failed                     FAILED_PRECONDITION
-    ├── RegistrationRefused  the kubelet refuses a resource permanently
-    ├── SocketError          a socket cannot be bound or reached
-    ├── ApiServerError       the API server refuses a request or does not answer; see `vdev.kube.errors`
-    ├── HostError            a file, directory or device of the host cannot be used
-    └── InjectedError        a fault rule ends a call of the kubelet
-
 This module imports no other module of vdev, so that every layer may raise these errors.
 """
 

@@ -110,14 +110,12 @@ def _deliver(args: argparse.Namespace, made: Sequence[Draft]) -> int:
 
 def _write(to: str, made: Sequence[Draft]) -> None:
     path = Path(to)
-    names = [each.name or "vdev" for each in made]
-    unfit = [name for name in names if "/" in name or name in (".", "..") or not name.isprintable()]
-    if unfit:
-        raise UsageError(f"--to: {unfit[0]!r} cannot be the name of a file")
     is_directory = to.endswith("/") or path.is_dir() or len(made) > 1 or not (path.suffix or path.exists())
-    places = [path / f"{name}.yaml" for name in names] if is_directory else [path]
+    places = [path / f"{each.name or 'vdev'}.yaml" for each in made] if is_directory else [path]
     if len(set(places)) < len(places):
         raise UsageError("--to: two of the files have one name; import their sources one by one")
+    if unfit := [place for place in places if is_directory and place.parent != path]:
+        raise UsageError(f"--to: {unfit[0]} would not be in the directory")
     try:
         if is_directory:
             path.mkdir(parents=True, exist_ok=True)

@@ -166,17 +166,14 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
     yield f"{painted(counts, Color.BAD)}; mend the commands and files that the configuration has for them"
-    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line per device, because an action is tried again
-    for each in actions["failures"]:
-        last.setdefault((each["occasion"], each["resource"], each["device"]), each)
     to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
-    for (occasion, resource, device), each in list(last.items())[:_ACTIONS]:
+    for each in actions["failures"][:_ACTIONS]:
         pod = f", pod {each['pod']}" if each["pod"] else ""
-        again = occasion == "onRelease" and (resource, device) in to_do
+        again = each["occasion"] == "onRelease" and (each["resource"], each["device"]) in to_do
         hint = "; it is tried again, and until then no pod starts with it" if again else ""
-        why = common.printable(each["reason"])
-        yield f"  {occasion} of {device} ({resource}){pod}, {_ago(each['at'])}: {why}{hint}"
-    if len(last) > _ACTIONS:
+        where = f"{each['occasion']} of {each['device']} ({each['resource']}){pod}, {_ago(each['at'])}"
+        yield f"  {where}: {common.printable(each['reason'])}{hint}"
+    if len(actions["failures"]) > _ACTIONS:
         yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
 
 

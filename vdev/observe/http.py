@@ -17,6 +17,7 @@ import hashlib
 import ipaddress
 import json
 import logging
+import re
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
@@ -45,17 +46,12 @@ _SHOWN = 80  # characters of a client's text that are logged and returned
 
 def answers_to(host: str, patterns: Collection[str]) -> bool:
     """Whether a `Host` header is an IP address or one of our names; `patterns` are names that may contain `*`."""
-    name = _without_port(host).removesuffix(".").lower()
+    name = re.sub(r":\d*$", "", host).strip("[]").removesuffix(".").lower()
     try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in (*_OWN, *patterns))
     return True
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name if colon and (port.isdigit() or not port) else host
 
 
 class Guard:
@@ -69,7 +65,7 @@ class Guard:
         if host is None or answers_to(host, self._patterns):  # HTTP/1.0 has no Host, and no browser uses it
             await self._application(scope, receive, send)
             return
-        name = _without_port(host)[:_SHOWN]
+        name = host[:_SHOWN]
         log.debug("HTTP request for an unknown host", host=name, hint="--http-hosts allows it")
         text = f"vdev does not know the name {name!r}; if it is this agent's, start it with --http-hosts\n"
         await PlainTextResponse(text, _MISDIRECTED, {"Connection": "close"})(scope, receive, send)
