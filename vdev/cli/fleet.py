@@ -6,8 +6,7 @@ import contextlib
 import functools
 import gc
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..agent.options import Options
@@ -61,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or print the objects."""
     if args.dry_run:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a dry run that is cut short must not exit with 0
+    args.config_files = args.files
     chosen = options.read(args)
-    load = functools.partial(_load, args.files, chosen)
+    load = functools.partial(_load, chosen)
     loaded = load()
     common.complain(loaded.problems)
     selector = dict(common.pair(each, "--selector", "pool=a100") for each in args.selector.split(",") if each)
@@ -76,21 +76,12 @@ def run(args: argparse.Namespace) -> int:
         print(dry_run.text(loaded.spec, scope, as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    from ..fleet import controller
+    from ..fleet.controller import Fleet
     from ..kube.api import Api
     from ..kube.errors import Unconfigured
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
-
-    fleet_options = controller.Options(
-        files=tuple(args.files),
-        load=load,
-        selector=selector,
-        name=args.name,
-        run_dir=chosen.run_dir,
-        fault_injection=chosen.fault_injection,
-    )
 
     telemetry = loaded.spec.telemetry
     metrics_address = (telemetry.address if telemetry else None) or ""
@@ -101,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
                 await api.connect()
             except Unconfigured as wrong:
                 raise UsageError(str(wrong)) from wrong
-            fleet = controller.Fleet(fleet_options, loaded, api)
+            fleet = Fleet(chosen, loaded, api, load=load, selector=selector, name=args.name)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,12 +106,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load(files: Sequence[Path], chosen: Options) -> Loaded:
+def _load(chosen: Options) -> Loaded:
     """Read the files. Raises ConfigError also without a section `fleet`, which would delete all Nodes of the fleet."""
-    loaded = chosen.load(files)
+    loaded = chosen.load(chosen.config_files)
     if loaded.spec.fleet is NO_FLEET:
         hint = "give fleet.nodes, see docs/fleet.md; [] for none"
-        raise ConfigError((error(str(files[0]), "there is no section fleet, which lists the nodes", hint),))
+        raise ConfigError(
+            (error(str(chosen.config_files[0]), "there is no section fleet, which lists the nodes", hint),)
+        )
     return loaded
 
 

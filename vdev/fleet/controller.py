@@ -12,16 +12,14 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from .. import config
 from ..agent import command_socket
+from ..agent.options import Options
 from ..agent.retry import Retrier
-from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..dra.slice_applier import ResourceSlices
@@ -51,29 +49,31 @@ _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to run the controller."""
-
-    files: tuple[Path, ...]
-    load: Callable[[], Loaded]  # reads the files; raises ConfigError
-    selector: Mapping[str, str]  # only Nodes with these labels are changed
-    name: str = MAKER  # unique among the fleets of a cluster
-    run_dir: Path | None = None  # of the control socket; None: there is none
-    fault_injection: bool = False  # whether commands on the control socket may inject faults
-    timing: Timing = PRODUCTION_TIMING
-
-
 class Fleet:
-    """The controller of all nodes of a file. `loaded` is the configuration at the start."""
+    """The controller of all nodes of a file. `loaded` is the configuration at the start; `load` reads it again.
 
-    def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
+    Only Nodes with the labels `selector` are changed. `name` is unique among the fleets of a cluster.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        loaded: Loaded,
+        api: Api,
+        *,
+        load: Callable[[], Loaded],
+        selector: Mapping[str, str],
+        name: str = MAKER,
+    ) -> None:
         intervals, clock = options.timing
         self.members: dict[str, Member] = {}
         self.refused: tuple[Problem, ...] = ()  # why the last read of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
         self.has_begun = False  # all kinds are listed, and nodes are being synced
         self._options = options
+        self._load = load
+        self._selector = selector
+        self._name = name
         self.clock = clock
         self._api = api
         self._epoch = clock.now()
@@ -87,7 +87,7 @@ class Fleet:
         self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
         self.cluster = Cluster(api, on_node=self._wake, on_slices=self._look_at_slices)
-        self.maker = NodeMaker(api, options.name)
+        self.maker = NodeMaker(api, name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all nodes and writers
         self._events = TokenBucket(clock, burst=EVENTS, every=intervals.write_event_of_fleet)
@@ -115,7 +115,7 @@ class Fleet:
                 log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
         self.warnings = (*loaded.problems, *without_effect)
         self._rules.configure(self._spec.faults.rules)
-        self.scope = Scope(spec.fleet, name=self._options.name, selector=self._options.selector)
+        self.scope = Scope(spec.fleet, name=self._name, selector=self._selector)
         for name in self.scope.made:
             self._came.setdefault(name, now)
         self._read = loaded.spec
@@ -125,7 +125,7 @@ class Fleet:
         """Read the files again when they change; files with errors change nothing."""
         with contextlib.closing(Watcher()) as watcher:
             while True:
-                await watcher.follow({path.absolute().parent: True for path in self._options.files})
+                await watcher.follow({path.absolute().parent: True for path in self._options.config_files})
                 pause = self.retrier.pause(_READING) if _READING in self.retrier.failing else None
                 with contextlib.suppress(TimeoutError):
                     async with self.clock.timeout(pause):
@@ -135,7 +135,7 @@ class Fleet:
 
     async def _read_files(self) -> None:
         try:
-            loaded = await asyncio.to_thread(self._options.load)
+            loaded = await asyncio.to_thread(self._load)
         except ConfigError as bad:
             self.refused = bad.problems
             log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])

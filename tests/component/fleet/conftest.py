@@ -9,8 +9,9 @@ import pytest
 from tests.kit import quick
 from tests.kit.fleet import CONFIG
 from vdev import cli, config
-from vdev.aio.clock import LeapClock, Timing
-from vdev.fleet.controller import Fleet, Options
+from vdev.agent.options import Options
+from vdev.aio.clock import LeapClock
+from vdev.fleet.controller import Fleet
 from vdev.hostfs.watch import Watcher
 from vdev.intervals import Intervals
 
@@ -35,16 +36,9 @@ async def start(watching, start_api, directory):
             api = await start_api(clock=clock)
             read = functools.partial(load, [path])
             intervals = Intervals(**quick.INTERVALS | more)
-            options = Options(
-                files=(path,),
-                load=read,
-                selector=selector or {},
-                name=name,
-                run_dir=directory / "run" if run else None,
-                fault_injection=run,
-                timing=Timing(intervals, clock),
-            )
-            fleet = Fleet(options, await asyncio.to_thread(read), api)
+            options = Options(config_files=[path], fault_injection=run, intervals=intervals, clock=clock)
+            options = options.model_copy(update={"run_dir": directory / "run" if run else None})
+            fleet = Fleet(options, await asyncio.to_thread(read), api, load=read, selector=selector or {}, name=name)
             end = asyncio.Event()
             task = asyncio.create_task(fleet.run(until=end.wait))
 
