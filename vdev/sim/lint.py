@@ -242,12 +242,12 @@ def cdi_name(name: str) -> str | None:
 
 
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
-    for name in sorted(name for name, value in response.envs.items() if "\0" in value):
-        text = f"environment variable {name!r}: its value contains a NUL byte, with which no container starts"
-        yield error("env-name", resource, text)
-    for name in sorted(response.envs):
+    for name, value in sorted(response.envs.items()):
         if problem := env_name_problem(name):
             yield error("env-name", resource, problem)
+        if "\0" in value:
+            text = f"environment variable {name!r}: its value contains a NUL byte, with which no container starts"
+            yield error("env-name", resource, text)
     for spec in response.devices:
         if spec.permissions not in _PERMISSIONS:
             text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"

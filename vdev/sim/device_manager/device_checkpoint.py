@@ -61,15 +61,14 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
     """
     try:
         document = json.loads((directory / FILE_NAME).read_text())
+        data, checksum = document["Data"], document["Checksum"]
     except FileNotFoundError:
         return None, ""
-    except (OSError, ValueError) as error:
-        return None, str(error)
-    if not isinstance(document, dict) or not {"Data", "Checksum"} <= document.keys():
-        return None, "not a kubelet's checkpoint"
-    if document["Checksum"] != _checksum(document["Data"]):
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return None, f"not a kubelet's checkpoint: {error}"
+    if checksum != _checksum(data):
         raise SocketError(f"{directory}: belongs to a real kubelet; use another directory")
-    return document["Data"], ""
+    return data, ""
 
 
 def _checksum(data: Any) -> int:

@@ -28,8 +28,6 @@ class KubeletProcess(Life):
         super().__init__(settings)
         self.fresh = True  # there was no checkpoint
         self.dra = DynamicResources(self)
-        self._paths = settings.paths
-        self._status = settings.status
         self._servers: list[grpc.aio.Server] = []
         self._registry = Registry(self)
         self._allocator = Allocator(self)
@@ -39,14 +37,14 @@ class KubeletProcess(Life):
 
     async def start(self) -> None:
         """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
-        paths = self._paths
+        paths = self.settings.paths
         found, problem = await asyncio.to_thread(device_checkpoint.read, paths.device_plugins)
         await asyncio.to_thread(paths.create)
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
         if self.fresh:  # like the kubelet, treat a node without a checkpoint as new
-            self._status.reset()
+            self.settings.status.reset()
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
         self.alive = True
@@ -78,7 +76,7 @@ class KubeletProcess(Life):
         """Update the node status, and remove plugins whose grace period is over."""
         if self.alive:
             removed = self.table.expire(now=self.clock.now())
-            self._status.update(self.table.view(), removed=removed)
+            self.settings.status.update(self.table.view(), removed=removed)
             if removed:
                 self.save()
 
@@ -90,7 +88,7 @@ class KubeletProcess(Life):
         self.journal.changed()
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
-        private = self._paths.private(public)
+        private = self.settings.paths.private(public)
         try:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:

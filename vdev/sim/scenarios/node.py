@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,39 +96,36 @@ class EmbeddedNode:
         self.sees_slices = self._has_api  # a driver cannot publish slices without an API server
 
     async def __aenter__(self) -> Self:
+        options = self._options
         async with contextlib.AsyncExitStack() as stack:
-            await self._start(stack)
+            temporary = tempfile.TemporaryDirectory(prefix="scenario-", ignore_cleanup_errors=True)
+            root = Path(stack.enter_context(temporary))
+            kubelet_dir = options.kubelet_dir or root / "k"
+            self._places = PluginPlaces.below(root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log)
+            await asyncio.to_thread(_forget_node, KubeletPaths(kubelet_dir))
+            api = await stack.enter_async_context(ApiServer()) if self._has_api else None
+            kubelet_options = {
+                "node_name": options.node_name,
+                "timings": Timings(bound=options.timeout),
+                "strict": options.strict,
+                "compat": options.compat,
+                "seed": options.seed,
+                "host_root": Path("/") if options.strict else None,
+                "cdi_dir": self._places.cdi_dir if options.mentions("cdi_dir") else None,
+                "objects": ApiObjects(None if api is None else api.objects),
+                **self._kubelet_options,
+            }
+            self.kubelet = Kubelet(kubelet_dir, clock=self._clock, **kubelet_options)
+            self._objects = self.kubelet.objects
+            self._plugin = self._make_plugin(self._places)
+            self._configured = False
+            await stack.enter_async_context(self.kubelet)
+            stack.push_async_callback(self.stop_plugin)
+            if api is not None:
+                NodeObjects(self.kubelet, api.objects).register()
+                await asyncio.to_thread(Path(_words(self._places)["kubeconfig"]).write_text, api.kubeconfig())
             self._open = stack.pop_all()
         return self
-
-    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
-        options = self._options
-        temporary = tempfile.TemporaryDirectory(prefix="scenario-", ignore_cleanup_errors=True)
-        root = Path(stack.enter_context(temporary))
-        kubelet_dir = options.kubelet_dir or root / "k"
-        self._places = PluginPlaces.below(root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log)
-        await asyncio.to_thread(_forget_node, KubeletPaths(kubelet_dir))
-        api = await stack.enter_async_context(ApiServer()) if self._has_api else None
-        kubelet_options = {
-            "node_name": options.node_name,
-            "timings": Timings(bound=options.timeout),
-            "strict": options.strict,
-            "compat": options.compat,
-            "seed": options.seed,
-            "host_root": Path("/") if options.strict else None,
-            "cdi_dir": self._places.cdi_dir if options.mentions("cdi_dir") else None,
-            "objects": ApiObjects(None if api is None else api.objects),
-            **self._kubelet_options,
-        }
-        self.kubelet = Kubelet(kubelet_dir, clock=self._clock, **kubelet_options)
-        self._objects = self.kubelet.objects
-        self._plugin = self._make_plugin(self._places)
-        self._configured = False
-        await stack.enter_async_context(self.kubelet)
-        stack.push_async_callback(self.stop_plugin)
-        if api is not None:
-            NodeObjects(self.kubelet, api.objects).register()
-            await asyncio.to_thread(Path(_words(self._places)["kubeconfig"]).write_text, api.kubeconfig())
 
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
@@ -172,13 +170,13 @@ class EmbeddedNode:
     async def reboot_plugin_first(self) -> None:
         await self._power_off()
         await self._plugin.start()
-        if not await self._comes_true(lambda: kubelet_directory.sockets(self.kubelet.device_plugin_dir)):
+        if not await self._starts(lambda: kubelet_directory.sockets(self.kubelet.device_plugin_dir)):
             raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start")
         await self.kubelet.start(readmit=False)
         # On a real node, a running plugin sends its lists long before the kubelet reads its pods. A busy machine must
         # not change this order.
         had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
-        await self._comes_true(lambda: had <= self.kubelet.listed().keys())
+        await self._starts(lambda: had <= self.kubelet.listed().keys())
         await self.kubelet.readmit()
 
     async def reboot_kubelet_first(self) -> None:
@@ -193,15 +191,13 @@ class EmbeddedNode:
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
         await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
 
-    async def _comes_true(self, condition: Callable[[], object]) -> bool:
+    async def _starts(self, condition: Callable[[], object]) -> bool:
         """Wait for a condition while a plugin starts. Returns False if it is not true in time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_START_SECONDS):
-                while not condition():
-                    await self.change()
-                    await self.check()
-                return True
-        return False
+        end = time.monotonic() + _START_SECONDS
+        while not condition() and time.monotonic() < end:
+            await self.change()
+            await self.check()
+        return bool(condition())
 
     async def advance_clock(self, seconds: float) -> None:
         """Advance the kubelet's clock, and run everything that is due."""
