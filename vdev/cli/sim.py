@@ -126,11 +126,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log each plugin that ends
     from ..sim import Compat  # not needed for --help
-    from ..sim.app import SimOptions, serve
+    from ..sim.app import DEFAULT_DIRECTORY, SimOptions, serve
 
-    directory = {"kubelet_dir": args.kubelet_dir} if args.kubelet_dir else {}
     options = SimOptions(
-        **directory,
+        kubelet_dir=args.kubelet_dir or DEFAULT_DIRECTORY,
         pods=args.pods,
         compat=Compat(args.compat),
         as_json=args.output == "json",

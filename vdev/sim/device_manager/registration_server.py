@@ -7,6 +7,7 @@ old instance's stream closes the connection of the new instance; 1.37 keys them 
 """
 
 import asyncio
+import functools
 import posixpath
 import re
 from collections.abc import Callable, Sequence
@@ -67,7 +68,9 @@ class PluginClient(Connection):
 
     async def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
         """Call a unary method. The call may take up to `Timings.bound`. Raises CallError."""
-        slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, method)
+        text = f"{method} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
+        finding = warning("slow-rpc", self.resource, text)
+        slow = asyncio.get_running_loop().call_later(self._timings.slow, self._report, [finding])
         try:
             async with asyncio.timeout(self._timings.bound):
                 with call_errors():
@@ -78,10 +81,6 @@ class PluginClient(Connection):
             raise CallError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
         finally:
             slow.cancel()
-
-    def _say_slow(self, method: str) -> None:
-        text = f"{method} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
-        self._report([warning("slow-rpc", self.resource, text)])
 
 
 class Registry(api_grpc.RegistrationServicer):
@@ -126,21 +125,19 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.registration(request, self._directory, streams_open=self._streams(resource)))
         # As with Go's filepath.Join, an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        loop, slow = asyncio.get_running_loop(), self._life.timings.slow
-        timer = loop.call_later(slow, self._note_waiting, resource, request.endpoint)
+        if resource in self._table.endpoints:
+            advice = "a kubelet that starts removes all sockets of the directory; serve again before you register"
+        else:
+            advice = "serve before you register"
+        text = f"{resource} called Register, but nothing answers at {request.endpoint}: {advice}"
+        fields = {"resource": resource, "endpoint": request.endpoint}
+        note = functools.partial(self._journal.note, "registrationWaits", "plugin", text, **fields)
+        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, note)
         try:
             options = await self._connect(resource, socket, endpoint=request.endpoint)
         finally:
             timer.cancel()
         self._journal.find(lint.options(request, options))
-
-    def _note_waiting(self, resource: str, endpoint: str) -> None:
-        text = f"{resource} called Register, but nothing answers at {endpoint}: "
-        if resource in self._table.endpoints:
-            text += "a kubelet that starts removes all sockets of the directory; serve again before you register"
-        else:
-            text += "serve before you register"
-        self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
     def _check(self, resource: str, versions: Sequence[str], wrong_version: str, *, place: str = "") -> None:
         """Check the versions and the name of a resource. Raises RegistrationError."""

@@ -342,7 +342,13 @@ class Kubelet:
                 while not condition():
                     await self.journal.next_change(at_most=_POLL_SECONDS)  # it may also depend on other things
         except TimeoutError:
-            raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
+            node = self.node()
+            pods = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
+            raise TimeoutError(
+                f"waited {timeout:g} s for {what or 'a condition'}; "
+                f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
+                f"pods {pods}; findings {[str(f) for f in self.findings]}"
+            ) from None
 
     def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
         """Return the current status of a pod. Raises KeyError if it does not exist."""
@@ -351,14 +357,6 @@ class Kubelet:
     def pods(self) -> list[PodStatus]:
         """Return the status of all pods, in order of creation."""
         return [record.status() for record in self._store.records.values()]
-
-    def _in_words(self) -> str:
-        node = self._settings.status.shown
-        shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
-        return (
-            f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
-            f"pods {shown}; findings {[str(f) for f in self.findings]}"
-        )
 
     # --- internals -----------------------------------------------------------------------------------------------
 
