@@ -171,11 +171,9 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
         # The real kubelet only logs why it cannot delete a pod.
         message = "" if pod.terminating else pod.message
         status |= {key: text for key, text in (("reason", pod.reason), ("message", message)) if text}
-    lists: dict[str, list[dict[str, Any]]] = {}
     for each in pod.containers if pod.admitted else ():
         key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
-        lists.setdefault(key, []).append(_container(each, pod))
-    status |= lists
+        status.setdefault(key, []).append(_container(each, pod))
     if pod.claims:
         rows = [{"name": name, "resourceClaimName": claim} for name, claim in pod.claims.items()]
         status["resourceClaimStatuses"] = rows

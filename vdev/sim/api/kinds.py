@@ -51,7 +51,7 @@ _INVOLVED = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespa
 POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # apiVersion and kind of the body
 DRA = "resource.k8s.io"
 KINDS = (
-    ApiKind("", "Namespace", "namespaces", namespaced=False, status=True, short=("ns",)),
+    ApiKind("", "Namespace", "namespaces", namespaced=False, short=("ns",)),
     ApiKind("", "Node", "nodes", namespaced=False, status=True, selectable=("spec.unschedulable",), short=("no",)),
     ApiKind(
         "",

@@ -45,9 +45,7 @@ class Rules:
     version = (1, 36)
 
     def complete(self, kind: ApiKind, new: dict[str, Any]) -> None:
-        """Set the defaults of a valid Namespace or Pod. Other kinds have no defaults here."""
-        if kind.kind == "Namespace":
-            new.setdefault("status", {"phase": "Active"})
+        """Set the defaults of a valid Pod. Other kinds have no defaults here."""
         if kind.kind != "Pod":
             return
         spec = new["spec"]

@@ -100,9 +100,8 @@ class DriverRegistry:
         where = f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}"
         if not versions:
             raise RegistrationError(f"{where}: empty list of supported gRPC services (aka supported versions)")
-        for each in versions:
-            if each in SERVICES:
-                return each
+        if known := [each for each in versions if each in SERVICES]:
+            return known[0]
         raise RegistrationError(
             f"{where}: none of services supported by the plugin ({_go_list(versions)}) are supported by the kubelet "
             f"({_go_list(list(SERVICES))})"

@@ -5,8 +5,10 @@ are listed.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
+
+from pydantic.alias_generators import to_camel
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 
@@ -96,14 +98,12 @@ def edits_json(edits: Edits) -> dict[str, Any]:
     """Return the edits of a container as JSON with the keys of vdev's configuration file."""
     return {
         "env": dict(edits.envs),
-        "deviceNodes": [
-            {"hostPath": node.host_path, "containerPath": node.container_path, "permissions": node.permissions}
-            for node in edits.devices
-        ],
-        "mounts": [
-            {"hostPath": mount.host_path, "containerPath": mount.container_path, "readOnly": mount.read_only}
-            for mount in edits.mounts
-        ],
+        "deviceNodes": [_camel_case(asdict(each)) for each in edits.devices],
+        "mounts": [_camel_case(asdict(each)) for each in edits.mounts],
         "annotations": dict(edits.annotations),
         "cdiDevices": list(edits.cdi_devices),
     }
+
+
+def _camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {to_camel(name): value for name, value in fields.items()}
