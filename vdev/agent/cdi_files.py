@@ -54,10 +54,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
     def present(self, wanted: Mapping[_Name, _Device]) -> Collection[_Name]:
         del wanted
         if self._documents is None:
-            try:
-                self._documents = self._read()
-            except OSError as cause:
-                raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
+            self._documents = self._read()
         return _devices(self._documents).keys()
 
     def in_use(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
@@ -88,10 +85,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
                 self._documents.append(before[name])
                 failed |= dict.fromkeys(_devices([before[name]]), reason)
         if texts:
-            try:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            except OSError as cause:
-                raise HostError(f"cannot make the CDI directory {self.directory}: {cause.strerror}") from cause
+            self.directory.mkdir(parents=True, exist_ok=True)
         for kind, document in documents.items():
             file = cdi.file_name(kind)
             if file in texts and (reason := self._write(file, texts[file])):

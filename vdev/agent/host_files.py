@@ -24,7 +24,7 @@ from ..errors import HostError
 from ..model.device import Health
 from ..planning.plan import DesiredState
 from .applier import Applier, Stage
-from .retry import problem_of
+from .retry import problem_of, reason_in_words
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def present(self, wanted: Mapping[Name, Wanted]) -> Collection[Name]:
-        """Return the files that exist, of any process. Blocks. Raises HostError if none can be made."""
+        """Return the files that exist, of any process. Blocks. Raises HostError or OSError if none can be made."""
 
     @abstractmethod
     def in_use(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
@@ -66,7 +66,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
     ) -> Mapping[Name, str]:
         """Make or repair what is wanted, leave what is `kept`, and remove what is `gone`; blocks.
 
-        Returns why something could not be made or removed. Raises HostError if nothing could.
+        Returns why something could not be made or removed. Raises HostError or OSError if nothing could.
         """
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
@@ -105,8 +105,8 @@ class HostFiles(Applier, Generic[Name, Wanted]):
                 failed = self.make(plan, wanted, kept, gone)
                 # What could not be removed is left, too.
                 self._left = frozenset(self.present(wanted)) - wanted.keys() if gone else kept
-            except HostError as cause:
-                failed = dict.fromkeys(wanted, str(cause))
+            except (HostError, OSError) as cause:
+                failed = dict.fromkeys(wanted, reason_in_words(cause))
             for reason in sorted(set(failed.values()) - set(self.failed.values())):
                 count = sum(each == reason for each in failed.values())
                 log.error("files for containers not made", step=self.name, reason=reason, count=count)

@@ -30,6 +30,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory
 from .host_files import HostFiles
+from .retry import reason_in_words
 from .serial_lines import Line
 
 if TYPE_CHECKING:
@@ -95,19 +96,16 @@ class Placeholders(HostFiles[str, Placeholder]):
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
         """Return the placeholders in the directory, which only one agent at a time may use."""
-        try:
-            if wanted:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            elif not os.path.isdir(self.directory):
-                return ()
-            if self._lock.take():
-                found = (path.name for path in listed(self.directory) if path.name.startswith(NODE_PREFIX))
-                return {name.removeprefix(NODE_PREFIX) for name in found}
-        except OSError as failed:
-            raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
-        raise HostError(
-            f"another vdev makes its placeholders in {self.directory}; give each agent its own --device-dir"
-        )
+        if wanted:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        elif not os.path.isdir(self.directory):
+            return ()
+        if not self._lock.take():
+            raise HostError(
+                f"another vdev makes its placeholders in {self.directory}; give each agent its own --device-dir"
+            )
+        found = (path.name for path in listed(self.directory) if path.name.startswith(NODE_PREFIX))
+        return {name.removeprefix(NODE_PREFIX) for name in found}
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         named = _placeholders(plan.observed.previous.advertised, plan.observed.previous.pools)
@@ -137,10 +135,8 @@ class Placeholders(HostFiles[str, Placeholder]):
             changed = device in before and before[device].node != each.node
             try:
                 self._make(device, each, changed=changed)
-            except HostError as why:
-                failed[device] = str(why)
-            except OSError as why:
-                failed[device] = f"cannot make {why.filename or self._path(device)}: {why.strerror}"
+            except (HostError, OSError) as why:
+                failed[device] = reason_in_words(why)
         return failed
 
     def renew(self, device: str) -> None:

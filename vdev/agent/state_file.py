@@ -32,6 +32,7 @@ from ..planning.plan import DesiredState
 from ..planning.repartition import Progress
 from ..planning.resources import Inventory, Resource
 from .applier import Applier, Stage
+from .retry import reason_in_words
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -41,7 +42,6 @@ log = structlog.get_logger(__name__)
 VERSION = 3
 MAX_BYTES = 64 * 1024 * 1024
 
-_HINT = "is --state-dir right, and writable?"
 _DAMAGED = "the file is damaged"
 
 
@@ -283,10 +283,8 @@ class StateFile(Applier):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
                 write_atomic(path, text, mode=0o600)
-            except OSError as failed:
-                raise HostError(f"cannot make {path.parent}: {failed.strerror}; {_HINT}") from failed
-            except HostError as failed:
-                raise HostError(f"{failed}; {_HINT}") from failed
+            except (HostError, OSError) as failed:
+                raise HostError(f"{reason_in_words(failed)}; is --state-dir right, and writable?") from failed
             self._written = text
 
     def _warn(self, event: str, what: str, hint: str) -> None:

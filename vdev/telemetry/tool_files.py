@@ -77,8 +77,6 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
             return [entry.name for entry in os.scandir(self._devices) if entry.is_dir(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
             return ()
-        except OSError as failed:
-            raise HostError(f"cannot list {self._devices}: {reason_of(failed)}") from failed
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         previous = plan.observed.previous
