@@ -1,6 +1,6 @@
 """The device lists: one gRPC service per resource, started, updated and stopped as the plan says.
 
-`Measures` is the applier that updates the metrics of resources.
+`Measures` is the applier that logs and counts changes of devices.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
 
-_Update = tuple[Change, bytes | Exception]
-"""A change, and the encoded list to send for it, or why it cannot be encoded."""
+_Update = tuple[str, Resource | None, bytes | Exception]
+"""A resource that changed, by name (None: it was removed), and its encoded list, or why it cannot be encoded."""
 
 
 class DeviceLists:
@@ -44,7 +44,6 @@ class DeviceLists:
         self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._sent: dict[str, Resource] = {}  # what each service lists
         self._updates: Sequence[_Update] = ()  # for the next `send`
         self._sent_again_at: dict[str, float] = {}
 
@@ -58,7 +57,8 @@ class DeviceLists:
 
     async def encode(self, plan: DesiredState) -> None:
         """Find the difference and encode its lists, in a thread, so that `send` is quick."""
-        self._updates = await asyncio.to_thread(_updates, self._sent, plan)
+        sent = {name: service.servicer.resource for name, service in self.services.items()}
+        self._updates = await asyncio.to_thread(_updates, sent, plan.served)
 
     def send(self, plan: DesiredState) -> None:
         """Serve what this plan lists, which was encoded last.
@@ -70,33 +70,29 @@ class DeviceLists:
         comes between the plan and the lists.
         """
         updates, self._updates = self._updates, ()
-        for change, encoded in updates:
-            step = _update(change.name)
+        for name, resource, encoded in updates:
+            step = _update(name)
             if not self._retrier.pause(step):
                 with self._retrier.attempt(step):
-                    self._apply(change, encoded)
+                    self._apply(name, resource, encoded)
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._sent_again_at[name] = now
                 self.services[name].servicer.list_again()
 
-    def _apply(self, change: Change, encoded: bytes | Exception) -> None:
+    def _apply(self, name: str, resource: Resource | None, encoded: bytes | Exception) -> None:
         if isinstance(encoded, Exception):
             raise encoded
         assert self._group is not None, "started before anything is applied"
-        name, resource = change.name, change.new
         if resource is None:
             log.info("resource removed", resource=name)
             retiring = self._retire(self.services.pop(name), self._tasks[name])
             task = self._group.create_task(retiring, name=f"retire {name}")
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-            del self._sent[name]
-            return
-        if change.old is not None:
-            self.services[name].update(resource, encoded)
-            _log_change(change)
+        elif (service := self.services.get(name)) is not None:
+            service.update(resource, encoded)
         else:
             if resource.draining:
                 log.info("resource kept for pods that may hold its devices", resource=name)
@@ -106,7 +102,6 @@ class DeviceLists:
             # The kubelet must have dropped the last service of this resource.
             serving = self._retrier.supervise(f"serving {name}", service.run, after=self._tasks.get(name))
             self._tasks[name] = self._group.create_task(serving, name=f"serve {name}")
-        self._sent[name] = resource
 
     async def _retire(self, service: ResourceService, serving: asyncio.Task[None]) -> None:
         step = _update(service.name)
@@ -132,13 +127,14 @@ class DeviceLists:
         await cancel_and_wait([*self._retiring, *self._tasks.values()])
 
 
-def _updates(sent: Mapping[str, Resource], plan: DesiredState) -> Sequence[_Update]:
-    updates: list[_Update] = []
-    for change in diff(Inventory(sent), plan.served):
-        try:
-            updates.append((change, list_response(change.new.slots) if change.new else b""))
-        except Exception as failed:  # the other lists are sent
-            updates.append((change, failed))
+def _updates(sent: Mapping[str, Resource], served: Inventory) -> Sequence[_Update]:
+    updates: list[_Update] = [(name, None, b"") for name in sent.keys() - served.resources.keys()]
+    for name, resource in served.resources.items():
+        if resource != sent.get(name):
+            try:
+                updates.append((name, resource, list_response(resource.slots)))
+            except Exception as failed:  # the other lists are sent
+                updates.append((name, resource, failed))
     return updates
 
 
@@ -167,7 +163,7 @@ def _log_change(change: Change) -> None:
 
 
 class Measures(Applier):
-    """Counts changes of devices. Gauges are set when the metrics are read, by `measure`."""
+    """Logs and counts changes of devices. Gauges are set when the metrics are read, by `measure`."""
 
     name = "measuring"
 
@@ -188,6 +184,8 @@ class Measures(Applier):
             if change.new is None:
                 self.changed_at.pop(change.name, None)
                 continue
+            if change.old is not None:
+                _log_change(change)
             times = self.changed_at[change.name]
             times |= dict.fromkeys(change.added, now)
             for each in change.removed:
