@@ -15,7 +15,7 @@ PART = GOOD + "  - {name: half, resource: acme.dev/half, virtual: {cuont: 1}}\n"
 
 def told(agent, words):
     """The number of problems in the log with these words."""
-    lines = [each for each in agent.logs if each["event"] == "problem in the configuration"]
+    lines = [each for each in agent.logs if each["event"] == "problem"]
     return sum(words in each["problem"] for each in lines)
 
 

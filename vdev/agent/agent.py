@@ -280,6 +280,8 @@ class Agent:
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 await self.retrier.run("injecting faults", self.faults.act)
+            else:
+                self.reconciler.log_problems()
             await self.retrier.run("watching directories", self.triggers.arm)
             until = earliest((plan_at, self.retrier.next_attempt(begun), self.faults.engine.next_change))
             self.reconciled_at = self.options.clock.now()

@@ -60,7 +60,7 @@ class Reconciler:
         self._retrier = agent.retrier
         self._plan: DesiredState | None = None  # the newest plan
         self._machine: Machine | None = None  # read when labels first need it
-        self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
+        self._logged: frozenset[Problem] = frozenset()  # the problems that there were after the last reconciliation
 
     @property
     def advertised(self) -> Inventory:
@@ -95,6 +95,7 @@ class Reconciler:
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
+        self.log_problems()
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
         self._agent.lists.send(plan)
         if plan.retired.keys() - self.previous.retired.keys():
@@ -136,7 +137,6 @@ class Reconciler:
         if self._machine is None and self.spec.node.labels:
             product = await asyncio.to_thread(machine_type, self._agent.options.host)
             self._machine = Machine(product, int(self._clock.wall()))
-        before = self._plan
         observed = ObservedState(
             spec=self._in_force(self.spec),
             layouts=self._agent.layouts.progresses,
@@ -154,9 +154,6 @@ class Reconciler:
             now=self._clock.now(),
         )
         self._plan = await asyncio.to_thread(desired_state, observed, self._agent.options.intervals)
-        for problem in self._plan.problems:
-            if before is None or problem not in before.problems:
-                _log_problem("problem with what is said of the node", problem)
 
     def current_health(self) -> Mapping[str, Health]:
         """The health of raw devices by id, from probes, and from appliers that cannot deliver a device."""
@@ -171,13 +168,16 @@ class Reconciler:
         for severity in (Severity.ERROR, Severity.WARNING):
             self._agent.metrics.problems.labels(severity).set(counts[severity])
 
-    def _log_problems(self) -> None:
-        """Log the problems that the last configuration did not have, without those that have an event of their own."""
-        found = (*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.problems)
-        before, self._logged = self._logged, frozenset(found)
+    def log_problems(self) -> None:
+        """Log new problems of the configuration and of the plan, without those that have an event of their own."""
+        found = [*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.problems]
+        if self._plan:
+            found += self._plan.problems
         for problem in dict.fromkeys(found):
-            if problem not in before and problem not in self._agent.config.status.problems:
-                _log_problem("problem in the configuration", problem)
+            if problem not in self._logged and problem not in self._agent.config.status.problems:
+                write = log.error if problem.is_error else log.warning
+                write("problem", where=problem.where, problem=problem.message, hint=problem.hint)
+        self._logged = frozenset(found)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
         for applier in self._agent.appliers:
@@ -298,7 +298,6 @@ class Reconciler:
             wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
             log.info("no entry is for this node", node=self._agent.options.node_name, onNodes=wanted, hint=hint)
-        self._log_problems()
 
     def _count_losses(self, scan: Scan) -> None:
         """Count the devices that disappeared. One that was left out belongs to another entry, which counts it."""
@@ -313,8 +312,3 @@ def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
-
-
-def _log_problem(event: str, problem: Problem) -> None:
-    write = log.error if problem.is_error else log.warning
-    write(event, where=problem.where, problem=problem.message, hint=problem.hint)

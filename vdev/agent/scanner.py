@@ -4,17 +4,16 @@ A `Scan` is a value, so a new configuration can be tried before it is adopted.
 """
 
 import asyncio
+import contextlib
 import functools
-import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
 from ..discovery.probes import Target
 from ..errors import HostError
-from ..hostfs import HostRoot
 from ..model.device import RawDevice
 from ..model.entry import Entry
 from ..model.problem import Problem
@@ -33,7 +32,7 @@ class Scan:
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
-    directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
+    directories: Mapping[str, Set[Path]] = field(default_factory=dict)  # as this process sees them
 
     @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
@@ -102,9 +101,13 @@ class Scanner:
             smi_dir=str(options.smi_dir),
         )
 
-    def _directories(self, found: Mapping[str, discovery.Found]) -> dict[str, frozenset[Path]]:
-        place = functools.partial(_place, self._options.host)
-        return {name: frozenset(map(place, each.watch)) for name, each in found.items()}
+    def _directories(self, found: Mapping[str, discovery.Found]) -> dict[str, set[Path]]:
+        places: dict[str, set[Path]] = {name: set() for name in found}
+        for name, each in found.items():
+            for directory in each.watch:
+                with contextlib.suppress(HostError):  # behind a loop of links; it is looked at regularly
+                    places[name].add(self._options.host.path(directory))
+        return places
 
     def forget(self, scan: Scan, advertised: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
@@ -115,11 +118,3 @@ class Scanner:
 
 def _step(entry: str) -> str:
     return f"looking for the devices of {entry!r}"
-
-
-def _place(host: HostRoot, directory: str) -> Path:
-    """Return where this process sees the directory; behind a loop of links, the nearest parent that can be resolved."""
-    try:
-        return host.path(directory)
-    except HostError:
-        return _place(host, posixpath.dirname(directory))
