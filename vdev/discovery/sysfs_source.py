@@ -260,13 +260,6 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
         finder.device(device_id, index, directory, _attributes(tree, source, name, directory))
         for device_id, index, (name, directory) in zip(ids, numbering.assign(ids), matched, strict=True)
     )
-    if "vfio" in source.children:
-        groups = Counter(device.attributes.get("vfio", "") for device in devices)
-        for group, count in groups.items():
-            if group and count > 1:
-                findings.warn(
-                    f"IOMMU group {group}", f"is shared by {count} devices", "only one pod can open it at a time"
-                )
     return findings.with_devices(devices)
 
 

@@ -116,15 +116,6 @@ def test_a_virtual_function_on_vfio_has_the_nodes_of_its_group(server: FakeHost)
     assert [["/dev/vfio/41", "/dev/vfio/vfio"], ["/dev/vfio/42", "/dev/vfio/vfio"]] == list(nodes(found).values())
 
 
-def test_devices_in_one_iommu_group_are_a_problem(server: FakeHost) -> None:
-    """Two pods cannot both open the group."""
-    group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
-    group.unlink()
-    group.symlink_to(server.root / "sys/kernel/iommu_groups/41")
-    found = find(server, by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)))
-    assert ["IOMMU group 41 is shared by 2 devices"] == [problem.message for problem in found.problems]
-
-
 def test_a_network_interface_has_a_name_and_no_node(server: FakeHost) -> None:
     """Templates use the name."""
     found = find(server, by_bus("pci", where("driver", "iavf"), children=("net",)))
