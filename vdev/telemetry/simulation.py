@@ -237,26 +237,15 @@ class SimulatedDevice:
         return self.parts[0].physics
 
     @property
-    def _memory_mib(self) -> int:
-        """The memory of the whole device."""
-        return self.parts[0].device.raw.memory // _MIB
-
-    @property
     def _lost(self) -> bool:
         return LOST in self.xids
 
-    def _load_of(self, part: DeviceInfo, at: float) -> Levels:
+    def _levels(self, part: DeviceInfo, at: float) -> Levels:
         return IDLE if self._lost else levels(part.load, at)
 
-    def _load(self, at: float) -> Levels:
-        """The load of the whole device. `memory` is only valid without partitions."""
-        parts = [(part.compute, self._load_of(part, at)) for part in self.parts]
-        return Levels(
-            gpu=sum(compute * each.gpu for compute, each in parts),
-            memory=parts[0][1].memory,
-            encoder=sum(compute * each.encoder for compute, each in parts),
-            decoder=sum(compute * each.decoder for compute, each in parts),
-        )
+    def _busy(self, at: float) -> float:
+        """The load of the compute units of the whole device, in percent."""
+        return sum(part.compute * self._levels(part, at).gpu for part in self.parts)
 
     def _power(self, percent: float) -> float:
         """The power under this load of the whole device, in W."""
@@ -274,7 +263,7 @@ class SimulatedDevice:
         seconds, physics = at - self.at, self._physics
         if seconds <= 0:
             return
-        percent = (self._load(self.at).gpu + self._load(at).gpu) / 2
+        percent = (self._busy(self.at) + self._busy(at)) / 2
         self.at = at
         self.energy += self._power(percent) * seconds
         self.work += percent / _HUNDRED * seconds
@@ -297,13 +286,11 @@ class SimulatedDevice:
     def read(self, at: float) -> SensorReading:
         """Read the sensors of the whole device. `at` must not be before the time of the last call."""
         self.advance(at)
-        physics, load = self._physics, self._load(at)
-        busy = load.gpu
-        used, reserved, total = self._memory(load, at)
+        physics, busy = self._physics, self._busy(at)
         lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
         linked = _LINKED * physics.links * physics.link_speed * 1e3  # MB per second under full load
         return SensorReading(
-            **_own(load, used, reserved, total),
+            **self._together([self._own(part, at) for part in self.parts]),
             temperature_c=self.temperature,
             memory_temperature_c=self.temperature + _MEMORY_ABOVE if physics.memory_sensor else None,
             power_w=self._power(busy),
@@ -327,54 +314,47 @@ class SimulatedDevice:
         """Read the sensors of all partitions, or of the whole device."""
         whole = self.read(at)
         for part in self.parts:
-            own = whole
-            if part.device.is_partition:
-                total, reserved = part.device.memory // _MIB, self._reserved(part)
-                load = self._load_of(part, at)
-                own = replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
+            own = replace(whole, **self._own(part, at)) if part.device.is_partition else whole
             yield MeasuredDevice(part, whole, own)
 
-    def _memory(self, load: Levels, at: float) -> tuple[int, int, int]:
-        """Used, reserved and total memory of the whole device, in MiB."""
-        total, kept = self._memory_mib, self._physics.reserved_memory
-        parts = [(part, part.device.memory // _MIB) for part in self.parts if part.device.is_partition]
-        if not parts:
-            reserved = min(kept, total)
-            return _used(load, total - reserved), reserved, total
-        used = sum(_used(self._load_of(part, at), size - self._reserved(part)) for part, size in parts)
-        # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
-        free = total - sum(size for _, size in parts)
-        reserved = sum(self._reserved(part) for part, _ in parts)
-        return used, min(kept, free + reserved), total
+    def _own(self, part: DeviceInfo, at: float) -> dict[str, Any]:
+        """The sensors that each partition has: load and memory."""
+        load, whole = self._levels(part, at), part.device.raw.memory // _MIB
+        total = part.device.memory // _MIB if part.device.is_partition else whole
+        reserved = min(part.physics.reserved_memory, whole) * total // whole if whole else 0
+        used = int((total - reserved) * load.memory / _HUNDRED)
+        return {
+            "gpu_percent": load.gpu,
+            "copy_percent": load.gpu * _COPIED,
+            "encoder_percent": load.encoder,
+            "decoder_percent": load.decoder,
+            "memory_total_mib": total,
+            "memory_used_mib": used,
+            "memory_free_mib": total - used - reserved,
+            "memory_reserved_mib": reserved,
+        }
 
-    def _reserved(self, part: DeviceInfo) -> int:
-        """The memory of a partition that the driver reserves, in MiB."""
-        total = self._memory_mib
-        return part.physics.reserved_memory * (part.device.memory // _MIB) // total if total else 0
+    def _together(self, owns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """These sensors of the whole device."""
+        first = self.parts[0].device
+        if not first.is_partition:
+            return owns[0]
+        found = {
+            name: sum(part.compute * own[name] for part, own in zip(self.parts, owns, strict=True))
+            for name in ("gpu_percent", "copy_percent", "encoder_percent", "decoder_percent")
+        }
+        total, used = first.raw.memory // _MIB, sum(own["memory_used_mib"] for own in owns)
+        # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
+        room = total - sum(own["memory_total_mib"] - own["memory_reserved_mib"] for own in owns)
+        reserved = min(self._physics.reserved_memory, room)
+        memory = {"total": total, "used": used, "free": total - used - reserved, "reserved": reserved}
+        return found | {f"memory_{name}_mib": amount for name, amount in memory.items()}
 
 
 def idle(info: DeviceInfo, *, lost: bool) -> MeasuredDevice:
     """A device or a partition without load."""
     (measured,) = SimulatedDevice(parts=(info,), xids=(LOST,) if lost else ()).measured(0.0)
     return measured
-
-
-def _own(load: Levels, used: int, reserved: int, total: int) -> dict[str, Any]:
-    """The sensors that each partition has: load and memory (in MiB)."""
-    return {
-        "gpu_percent": load.gpu,
-        "copy_percent": load.gpu * _COPIED,
-        "encoder_percent": load.encoder,
-        "decoder_percent": load.decoder,
-        "memory_total_mib": total,
-        "memory_used_mib": used,
-        "memory_free_mib": total - used - reserved,
-        "memory_reserved_mib": reserved,
-    }
-
-
-def _used(load: Levels, usable: int) -> int:
-    return int(usable * load.memory / _HUNDRED)
 
 
 def _throttle(physics: PhysicsModel, temperature: float, busy: float) -> Throttle:
