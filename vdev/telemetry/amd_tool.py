@@ -42,12 +42,10 @@ def amd_data(shown: MeasuredDevice) -> str:
         **{f"{name}_json": _members(tree) for name, tree in trees.items()},
         "process_processes_text": _text(info),
         "process_processes_json": _members({"process_list": [info]}),
-        "version_text": "AMDSMI Tool: $tool | AMDSMI Library version: $library | ROCm version: $rocm | "
-        "amdgpu version: $driver | amd_hsmp version: N/A\n",
+        "version_text": sections["version"]["text"],
         "version_json": json.dumps([sections["version"]["json"]], indent=4, ensure_ascii=False) + "\n",
         **_rows(shown, values),
     }
-    texts["version_text"] = Template(texts["version_text"]).substitute(values)
     return assignments(
         {
             "lost": "GPU is lost" if shown.whole.lost else "",
