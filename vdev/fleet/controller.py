@@ -29,7 +29,6 @@ from ..faults.rule_store import RuleStore
 from ..hostfs.watch import Watcher
 from ..kube.api import Api
 from ..kube.errors import ApiCall, Unreachable
-from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
 from ..node.api_applier import NodeAccess, Writer, injected
@@ -273,7 +272,7 @@ class Fleet:
     async def _plan(self, name: str) -> float | None:
         """Plan for the node and apply. Returns the seconds until it must be synced again, or None."""
         seen, member = self.cluster.node(name), self.members.get(name)
-        delays = None if seen.has_kubelet else self._delays(name)
+        delays = None if seen.has_kubelet else self.scope.delays(name, seen.metadata)
         if delays is not None and seen.document is not None:
             member = member or self._member(name)
             member.adopt(self._spec, delays, self._rules.rules)
@@ -373,13 +372,9 @@ class Fleet:
     @property
     def left_to_agents(self) -> AbstractSet[str]:
         """The Nodes of the file that have a kubelet."""
-        nodes = tuple(self.cluster.nodes.items())
-        names = (name for name, each in nodes if each.has_kubelet)
-        return {name for name in names if name in self.scope.made or self._delays(name) is not None}
-
-    def _delays(self, name: str) -> Delays | None:
-        """The delays of the node; None if it is not a node of the file."""
-        return self.scope.delays(name, self.cluster.node(name).metadata)
+        made, delays = self.scope.made, self.scope.delays
+        agents = [(name, each) for name, each in tuple(self.cluster.nodes.items()) if each.has_kubelet]
+        return {name for name, each in agents if name in made or delays(name, each.metadata) is not None}
 
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:
