@@ -35,14 +35,13 @@ def run(args: argparse.Namespace) -> int:
     claims, classes = _read(args.claim)
     try:
         _allocate(claims, classes, seen)
-        answers = [(claim, _answers(seen, claim)) for claim in claims]
+        documents = [_document(seen, claim) for claim in claims]
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
     except _MALFORMED as wrong:
         raise UsageError(f"{args.claim}: an API server would not take these claims or classes: {wrong!r}") from wrong
-    lines = (line for each in answers for line in _lines(*each))
-    common.show(args, {"claims": [_document(*each) for each in answers]}, lines)
+    common.show(args, {"claims": documents}, _lines(documents))
     return 0
 
 
@@ -138,15 +137,20 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
 # --- the answers ------------------------------------------------------------------------------------------------------
 
 
-def _answers(seen: plan.Preview, claim: Document) -> dict[str, Document | None]:
-    """The answer of each driver of an allocated claim; None for a driver that is not on this node.
+def _document(seen: plan.Preview, claim: Document) -> Document:
+    """An allocated claim with the answer of each driver; null for a driver that is not on this node.
 
     An answer has the devices, in the JSON form of `v1.NodePrepareResourceResponse`, and the CDI specification. Raises
     AllocationError.
     """
-    results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
-    drivers = dict.fromkeys(str(each.get("driver")) for each in results)
-    return {driver: _answer(seen, claim, driver) if driver in seen.plan.pools else None for driver in drivers}
+    allocation = claim["status"]["allocation"]
+    drivers = dict.fromkeys(str(each.get("driver")) for each in allocation.get("devices", {}).get("results") or ())
+    return {
+        "namespace": claim["metadata"]["namespace"],
+        "name": claim["metadata"]["name"],
+        "allocation": allocation,
+        "drivers": {each: _answer(seen, claim, each) if each in seen.plan.pools else None for each in drivers},
+    }
 
 
 def _answer(seen: plan.Preview, claim: Document, driver: str) -> Document:
@@ -165,23 +169,14 @@ def _answer(seen: plan.Preview, claim: Document, driver: str) -> Document:
     return {"devices": devices, "cdi": prepared.document}
 
 
-def _document(claim: Document, answers: Mapping[str, Document | None]) -> Document:
-    return {
-        "namespace": claim["metadata"]["namespace"],
-        "name": claim["metadata"]["name"],
-        "allocation": claim["status"]["allocation"],
-        "drivers": answers,
-    }
-
-
-def _lines(claim: Document, answers: Mapping[str, Document | None]) -> Iterator[str]:
-    yield f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}"
-    for driver, answer in answers.items():
-        if answer is None:
-            yield f"  {driver}: another driver prepares its devices"
-            continue
-        for each in answer["devices"]:
-            yield f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}"
-            for name in each["cdiDeviceIds"]:
-                yield f"    cdi       {name}"
-        yield from common.cdi_lines(cdi.edits_by_name(answer["cdi"]))
+def _lines(claims: Sequence[Document]) -> Iterator[str]:
+    for claim in claims:
+        yield f"claim {claim['namespace']}/{claim['name']}"
+        for driver, answer in claim["drivers"].items():
+            if answer is None:
+                yield f"  {driver}: another driver prepares its devices"
+                continue
+            for each in answer["devices"]:
+                yield f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}"
+                yield from (f"    cdi       {name}" for name in each["cdiDeviceIds"])
+            yield from common.cdi_lines(cdi.edits_by_name(answer["cdi"]))

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model import telemetry
 from ..model.device import EMPTY as NOTHING
-from ..model.device import Slot, device_document, problem_document
+from ..model.device import device_document, problem_document
 from ..model.problem import Problem, counted, did_you_mean, errors, notice, warning
 from ..model.quantity import written
 from ..model.spec import Spec
@@ -192,7 +192,7 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
 
 def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[str]:
     """The plan for people. `chosen` are the files that were chosen from directories."""
-    yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new)
+    yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "")
     for resource in new.plan.devices.resources.values():
         yield from _resource_lines(new, resource)
     if new.refused:
@@ -209,16 +209,6 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
             yield f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
 
 
-def _summary(new: Preview) -> str:
-    resources = new.plan.devices.resources.values()
-    devices = sum(len(each.slots) for each in resources)
-    unhealthy = devices - sum(each.healthy for each in resources)
-    parts = [f"{counted(len(resources), 'resource')} with {counted(devices, 'device')}"] * bool(resources)
-    parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
-    parts += [counted(len(new.plan.pools), "DRA driver")] * bool(new.plan.pools)
-    return f": {', '.join(parts)}" if parts else ""
-
-
 def _node_lines(new: Preview) -> Iterator[str]:
     if new.labels:
         yield "\nlabels of the node"
@@ -231,15 +221,6 @@ def _node_lines(new: Preview) -> Iterator[str]:
         yield "\nconditions of the node"
         columns = {"TYPE": "type", "STATUS": "status", "REASON": "reason", "MESSAGE": "message"}
         yield from common.table(columns, new.plan.conditions)
-
-
-def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
-    """Why the resource of a slot has its name; empty if its entry names it."""
-    name, why = new.plan.devices.reasons.get(slot.device.id, (resource.name, ""))
-    because = f"because {why}" if why else ""
-    if name == resource.name or slot.replica is None:
-        return because
-    return f"by sharing, which renames {name}" + (f" (named {because})" if why else "")
 
 
 _SLOT: common.Columns = {
@@ -256,8 +237,8 @@ _SLOT: common.Columns = {
 def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
     count = counted(len(resource.slots), "device")
     yield f"\n{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
-    for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
-        yield f"  named {reason}"
+    reasons = {new.plan.devices.reasons.get(slot.device.id, ("", ""))[1] for slot in resource.slots}
+    yield from (f"  named because {why}" for why in sorted(reasons - {""}))
     yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 
