@@ -56,7 +56,8 @@ def start(start_agent, account, api_server, kubelet):
     """Start an agent, and wait until its drivers are registered and its slices are published."""
 
     async def start(text=None, **options):
-        agent = await start_agent(text or config(), api_server=account, wait=False, fault_injection=True, **options)
+        options |= {"api_server": account, "fault_injection": True, "look_at_holders": 0.5}
+        agent = await start_agent(text or config(), wait=False, **options)
         await until_published(agent, api_server)
         return agent
 
