@@ -239,9 +239,6 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
     flags = spec.flags
     if flags.mig_strategy is MigStrategy.MIXED:
         report.key_error(("sharing", "mps"), "MPS does not work with migStrategy mixed", "use timeSlicing")
-    if not flags.mps_root and "mps_root" in flags.model_fields_set:
-        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
-        report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
     single = flags.mig_strategy is MigStrategy.SINGLE
     partitioned = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
     for item in mps.resources:

@@ -24,7 +24,6 @@ _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a later attempt may s
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
-_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
 _DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
 _PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # a shell passes these for pipes, which a writer holds open
 
@@ -145,8 +144,6 @@ def decoded(data: bytes, name: str) -> str:
     """Decode a file's content. Raises ConfigError if it is not UTF-8 text, or too long."""
     if len(data) > MAX_BYTES:
         raise refusal(Place(name), f"is larger than {MAX_BYTES // 1024 // 1024} MiB", "is it the right file?")
-    if encoding := _BOMS.get(data[:2]):
-        raise refusal(Place(name, 1, 1), f"is {encoding} text, not UTF-8", "save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -132,9 +132,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, Plain):
         return value
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else _quoted(value)
+        if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
+            return value
+        return str(yaml.dump(value, default_style='"', width=math.inf)).rstrip("\n")
     return json.dumps(value)
-
-
-def _quoted(text: str) -> str:
-    return str(yaml.dump(text, default_style='"', width=math.inf)).rstrip("\n")

@@ -317,15 +317,10 @@ def refusal_of(geometry: Geometry, wanted: Iterable[Parts]) -> str:
 
 def _layouts_in(text: FileText, devices: VirtualDevices, geometry: Geometry) -> dict[str, NamedLayout]:
     """Apply the file's layouts to these devices. Raises ConfigError with every problem of the file."""
-    file = _layout_file(text)
-    if isinstance(file, DeviceConfigFile):
-        return {name: each.layout(geometry, devices.count) for name, each in file.profiles.items()}
-    pci_id = devices.attributes.get("pciDeviceId", "")
-    return {name: _mig_layout(each, geometry, devices.count, pci_id) for name, each in file.mig_configs.items()}
-
-
-def _layout_file(text: FileText) -> MigPartedFile | DeviceConfigFile:
     document = read_text(text.text, text.file)
     if _PROFILES in document.root:
-        return checked(document, DeviceConfigFile)[1]
-    return checked(document, MigPartedFile)[1]
+        _, modes = checked(document, DeviceConfigFile)
+        return {name: each.layout(geometry, devices.count) for name, each in modes.profiles.items()}
+    _, migs = checked(document, MigPartedFile)
+    pci_id = devices.attributes.get("pciDeviceId", "")
+    return {name: _mig_layout(each, geometry, devices.count, pci_id) for name, each in migs.mig_configs.items()}

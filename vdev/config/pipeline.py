@@ -301,7 +301,10 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
     is_dynamic = block.partitions is DraPartitions.DYNAMIC
     if is_dynamic:
         _check_dynamic(entry, here.at("partitions"))
-    driver = block.driver or _default_driver(entry, report)
+    maker = domain_and_name(entry.virtual.model.resource)[0] if entry.virtual else ""
+    driver = block.driver or _DRIVERS.get(maker, domain_and_name(entry.resource)[0])
+    if problem := names.driver_problem(driver):
+        report.error("resource", f"the domain cannot be the name of a driver: {problem}", "give dra.driver")
     for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
         message = "claims do not share devices whose partitions are dynamic"
         here.key_error(("capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
@@ -314,15 +317,6 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
     extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
     mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
     return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})
-
-
-def _default_driver(entry: Entry, report: ProblemReport) -> str:
-    maker = entry.virtual.model.resource if entry.virtual else ""
-    domain = domain_and_name(entry.resource)[0]
-    driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
-    if problem := names.driver_problem(driver):
-        report.error("resource", f"the domain cannot be the name of a driver: {problem}", "give dra.driver")
-    return driver
 
 
 def _check_dynamic(entry: Entry, report: ProblemReport) -> None:

@@ -24,7 +24,7 @@ def refused(text: str | bytes) -> str:
     [
         pytest.param("", "f.yaml: ", "is empty", id="empty"),
         pytest.param("# only a comment\n", "f.yaml: ", "is empty", id="comment"),
-        pytest.param("a: 1".encode("utf-16"), "f.yaml:1:1: ", "UTF-16", id="utf-16 with BOM"),
+        pytest.param("a: 1".encode("utf-16"), "f.yaml:1:1: ", "not UTF-8", id="utf-16 with BOM"),
         pytest.param(b"a: 1\nb: \xff\n", "f.yaml:2:4: ", "not UTF-8", id="not utf-8"),
         pytest.param("a: \0", "f.yaml:1:4: ", "U+0000", id="NUL"),
         pytest.param('a: "\x1b"', "f.yaml:1:5: ", "U+001B", id="control character"),

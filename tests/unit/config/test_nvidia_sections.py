@@ -167,11 +167,6 @@ def test_every_rule_has_its_message_and_place(subtests):
             "does not work with migStrategy mixed",
         ),
         (
-            'flags: {mpsRoot: ""}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}',
-            "f:2:11: sharing.mps: ",
-            "needs mpsRoot",
-        ),
-        (
             "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
             "f:2:51: sharing.mps.resources[0].replicas: ",
             "MPS serves at most 48 clients of a device",
