@@ -243,16 +243,16 @@ def _joined(documents: Sequence[Document]) -> Document:
                 message = f"section {section!r} is in two files; the other is at {owner.keys[path]}"
                 hint = "move its content into one file"
                 problems.append(problem_at(document.keys[path], path, message, hint=hint))
-    root = {section: owner.root[section] for section, owner in owners.items()}
+    root: dict[str, Tree] = {}
     keys: dict[KeyPath, Place] = {}
     values: dict[KeyPath, Place] = {}
-    for document in documents:
-        own = {section for section, owner in owners.items() if owner is document}
-        keys |= {path: place for path, place in document.keys.items() if path[0] in own}
-        values |= {path: place for path, place in document.values.items() if path and path[0] in own}
+    for document in reversed(documents):  # the first of several has precedence
+        root = {**document.root, **root}
+        keys |= document.keys
+        values |= document.values
     texts = tuple(text for document in documents for text in document.texts)
     for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
-    values = {(): Place(texts[0].file, 1, 1)} | values
+    values[()] = Place(texts[0].file, 1, 1)
     return Document(root, keys, values, tuple(problems), texts, for_nvidia)
 
 
