@@ -286,7 +286,7 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
 # --- fleet ------------------------------------------------------------------------------------------------------------
 
 _OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # a fleet records its own changes in these
-_OF_MADE = ("labels", "annotations", "taints", "capacity")
+_OF_MADE = {key: ["name"] for key in ("labels", "annotations", "taints", "capacity")}
 
 
 def _fleet(fleet: Fleet, report: ProblemReport) -> None:
@@ -296,9 +296,7 @@ def _fleet(fleet: Fleet, report: ProblemReport) -> None:
         here = report.at("fleet", "nodes", place)
         given = here.exactly_one({"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
         if given == "selector":
-            for key in _OF_MADE:
-                if key in nodes.model_fields_set:
-                    here.key_error(key, f"{key} is for nodes that vdev makes", "give name instead of selector")
+            here.keys_fit(nodes, given, _OF_MADE)
         if given != "name":
             continue
         _node_names(nodes, made, here.at("name"))

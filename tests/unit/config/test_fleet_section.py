@@ -47,7 +47,7 @@ def test_errors(subtests):
             "labels.x: '{2}' has the unknown placeholder {2}; known: {name}, {1}",
         ),
         (['{name: a, labels: {x: "a b"}}'], "fleet.nodes[0].labels.x: 'a b' is not a valid label value"),
-        (["{selector: {a: b}, taints: []}"], "fleet.nodes[0].taints: taints is for nodes that vdev makes"),
+        (["{selector: {a: b}, capacity: {cpu: 1}}"], "fleet.nodes[0].capacity: capacity is for name only"),
         (["{selector: {}}"], "the selector is empty"),
         (["{name: a, capacity: {cpu: '" + "9" * 5000 + "'}}"], "fleet.nodes[0].capacity.cpu"),
         (["{name: a, capacity: {memory: 96K}}"], "fleet.nodes[0].capacity.memory: '96K' is not allowed"),
