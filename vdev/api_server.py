@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import UsageError
-
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a service account with its token mounted"
 
@@ -55,12 +53,3 @@ def find_server(
         return None
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return ApiServerAddress(address=address, token=token, ca=ca if os.path.exists(ca) else None)
-
-
-def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
-    """Like `find_server`, but raises UsageError if there is no server or the file does not exist."""
-    if kubeconfig and not os.path.exists(kubeconfig):
-        raise UsageError(f"the kubeconfig file {kubeconfig} does not exist")
-    if server := find_server(kubeconfig=kubeconfig, context=context):
-        return server
-    raise UsageError(NO_SERVER)

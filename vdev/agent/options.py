@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..aio.clock import SYSTEM, Clock, Timing
-from ..api_server import ApiServerAddress, find_server
+from ..api_server import NO_SERVER, ApiServerAddress, find_server
+from ..errors import UsageError
 from ..hostfs.root import HostRoot, boot_id
 from ..intervals import PRODUCTION, Intervals
 from ..model.problem import Override
@@ -286,6 +287,15 @@ class Options(BaseModel):
     @cached_property
     def api_server(self) -> ApiServerAddress | None:
         return find_server(kubeconfig=self.kubeconfig, context=self.context)
+
+    @property
+    def needed_api_server(self) -> ApiServerAddress:
+        """The API server. Raises UsageError if there is none."""
+        if self.kubeconfig and not self.kubeconfig.exists():
+            raise UsageError(f"the kubeconfig file {self.kubeconfig} does not exist")
+        if self.api_server is None:
+            raise UsageError(NO_SERVER)
+        return self.api_server
 
     @cached_property
     def service_manager(self) -> "ServiceManager | None":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from ..api_server import ApiServerAddress, needed_server
+from ..api_server import ApiServerAddress
 from ..dra.device_classes import DeviceClass, device_classes
 from ..kube.api import Api
 from ..kube.objects import DEVICE_CLASSES
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not classes:
         print("no entry is advertised by dra", file=sys.stderr)
     if args.apply:
-        asyncio.run(_apply(needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context), classes))
+        asyncio.run(_apply(chosen.needed_api_server, classes))
         print("".join(f"applied DeviceClass {each.name}\n" for each in classes), end="")
     elif args.output == "json":
         print(json.dumps([each.document for each in classes], indent=2))

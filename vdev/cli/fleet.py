@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.options import Options
 from ..aio.tasks import in_background
-from ..api_server import needed_server
 from ..config import Loaded
 from ..errors import ConfigError, UsageError
 from ..model import names
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         scope = Scope(loaded.spec.fleet, name=args.name, selector=selector)
         print(dry_run.text(loaded.spec, scope, as_json=args.output == "json"), end="")
         return 0
-    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
+    server = chosen.needed_api_server
     from ..fleet.controller import Fleet
     from ..kube.api import Api
     from ..kube.errors import Unconfigured

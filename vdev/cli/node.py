@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from ..api_server import needed_server
 from ..errors import UsageError
 from ..kube.api import Api
 from ..node.cleaning import OwnedFields, clean, owned_fields
@@ -38,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all and chosen.named_node:
         raise UsageError("--all and --node-name exclude each other")
     removes = args.action == "clean" and not args.dry_run
-    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    found = asyncio.run(_found(Api(server), "" if args.all else chosen.node_name, removes=removes))
+    found = asyncio.run(_found(Api(chosen.needed_api_server), "" if args.all else chosen.node_name, removes=removes))
     document = {"cleaned": removes, "nodes": [asdict(each) for each in found]}
     common.show(args, document, _lines(found, removes=removes))
     return 0

@@ -107,24 +107,14 @@ def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
 
 
 def _node(node: dict[str, Any]) -> Iterator[str]:
-    labels, status, features = node["labels"], node["status"], node["features"]["file"]
-    if features:
-        yield f"labels in {features}"
-    if labels["wanted"] or labels["written"]:
-        kept = f", {len(labels['keptBy'])} kept by others" if labels["keptBy"] else ""
-        yield f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written{kept}"
-    if status["capacity"] or status["conditions"]:
-        written = "written" if status["written"] else "NOT WRITTEN yet"
-        parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
-        what = ", ".join(counted(number, each) for number, each in parts if number)
-        yield f"status of the Node: {what}, {written}"
+    """What is not yet, or cannot be, as the configuration wants it on the Node."""
+    labels, status = node["labels"], node["status"]
+    if len(labels["written"]) < len(labels["wanted"]):
+        yield f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written"
+    if (status["capacity"] or status["conditions"]) and not status["written"]:
+        yield "status of the Node: NOT WRITTEN yet"
     if status["capacity"] and status["kubeletDecidesAllocatable"]:
         yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
-    for each in status["conditions"]:
-        yield f"  {each['type']} {each['status']}: {each['message']}"
-    events = node["events"]
-    if events["written"] or events["dropped"]:
-        yield f"events: {events['written']} written" + (f", {events['dropped']} lost" if events["dropped"] else "")
     if node["problem"]:
         yield painted(f"  {node['problem']}", Color.BAD)
 
