@@ -68,26 +68,6 @@ async def test_device_set_and_clear(agent, vdev, shows):
         assert "devices; give the id of one, or <entry>/<index>" in said
 
 
-def complaints(agent):
-    """The problems in the log about rules without devices."""
-    return [each["where"] for each in agent.logs if "selects no device" in str(each.get("problem"))]
-
-
-async def test_a_rule_without_devices_is_reported(start_agent, clock, shows):
-    """At the start and after an edit, it is not reported before its devices can exist."""
-    agent = await start_agent(DEVICES, clock=clock)
-    await shows(NPU, 4, 4)
-    more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
-    rules = "    - {name: new, devices: [more/0], manual: true, health: Unhealthy}\n"
-    agent.edit(DEVICES.replace("faults:\n", more) + rules)
-    await shows("acme.dev/more", 1, 1)
-    assert [] == complaints(agent)
-    gone = DEVICES.replace("virtual: {count: 4}", "glob: /dev/no-such-device*").replace("acme/3", "acme")
-    agent.edit(gone)
-    await shows(NPU, 4, 0)
-    assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
-
-
 async def test_injections_are_counted_by_resource(start_agent, clock, vdev, run_dir):
     """A fault in two resources counts once for each, and the list has the sum."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"

@@ -141,7 +141,6 @@ class Agent:
         self.holders.ask_soon()  # only the kubelet knows which pods have claims
 
     def on_state(self, resource: str, state: ServiceState) -> None:
-        """Follow the state of a resource's service."""
         self.pending.add()
         self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
         if state is ServiceState.REGISTERED:

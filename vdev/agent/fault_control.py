@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +19,10 @@ from ..aio.clock import Clock
 from ..errors import HostError, reason_of
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
-from ..faults.rules import DEVICE, KMSG, FaultRule, words
+from ..faults.rules import KMSG, words
 from ..faults.xids import TEXTS
 from ..hostfs import HostRoot
 from ..model.device import bus_id
-from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning import cdi
 from ..planning.plan import DesiredState
@@ -38,8 +36,6 @@ log = structlog.get_logger(__name__)
 
 
 class FaultControl:
-    """The faults of one agent."""
-
     def __init__(self, agent: "Agent") -> None:
         options = agent.options
         self.engine = Engine(options.node_name, options.clock, agent.metrics, on_change=agent.pending.add)
@@ -114,29 +110,6 @@ class FaultControl:
     def active_rules(self) -> Mapping[str, str]:
         """The rules in force now, each with its effect in a few words."""
         return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Errors of files in the fault directory, and rules that select no device of this node but should."""
-        idle = (
-            warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
-            for name, run in self.engine.runs.items()
-            if run.live and run.rule.kind == DEVICE and not run.targets
-            if not _is_elsewhere(run.rule, self.spec, self._node)
-        )
-        return (*self.store.problems, *idle)
-
-
-def _is_elsewhere(rule: FaultRule, spec: Spec, node: str) -> bool:
-    """Whether all entries whose devices the rule may mean are for other nodes."""
-    meant = [
-        entry
-        for want in rule.devices.alternatives([entry.name for entry in spec.entries])
-        for entry in spec.entries
-        if fnmatchcase(entry.name, want.entry or "*") and fnmatchcase(entry.resource, want.resource or rule.resource)
-    ]
-    here = spec.on_node(node)
-    return bool(meant) and not any(entry in here for entry in meant)
 
 
 # --- the kernel log ---------------------------------------------------------------------------------------------------

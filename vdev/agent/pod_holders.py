@@ -96,12 +96,10 @@ class PodHolders:
             self._clock.call_later(self._intervals.admission, self.ask)
 
     def ask(self) -> None:
-        """Ask now."""
         self._will_ask = False
         self.asked.set()
 
     async def refresh(self) -> None:
-        """Ask the kubelet."""
         async with self._asking:
             if reading := await self._ask():
                 self.known = in_use.update(self.known, reading, self._intervals)

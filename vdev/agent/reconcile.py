@@ -70,7 +70,7 @@ class Reconciler:
     @property
     def problems(self) -> tuple[Problem, ...]:
         found = [*self.warnings, *self._agent.config.status.problems]
-        found += (*self.scan.problems, *self.base.problems, *self._agent.faults.problems)
+        found += (*self.scan.problems, *self.base.problems, *self._agent.faults.store.problems)
         if self._agent.layouts.progresses:
             found += self._agent.layouts.problems
         if self._plan:
@@ -170,7 +170,7 @@ class Reconciler:
 
     def log_problems(self) -> None:
         """Log new problems of the configuration and of the plan, without those that have an event of their own."""
-        found = [*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.problems]
+        found = [*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.store.problems]
         if self._plan:
             found += self._plan.problems
         for problem in dict.fromkeys(found):
@@ -267,7 +267,6 @@ class Reconciler:
         log.info("configuration applied", devices=counts(base), before=before)
 
     async def rescan(self, entries: Collection[str]) -> None:
-        """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)

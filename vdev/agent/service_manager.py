@@ -82,7 +82,6 @@ class Notifier:
         self._changed.set()
 
     def stop(self) -> None:
-        """Tell it that the agent ends."""
         with contextlib.suppress(HostError):
             self._manager.tell("STOPPING", "1")
 
@@ -138,7 +137,6 @@ class Notifier:
             self._manager.tell("EXTEND_TIMEOUT_USEC", str(int(longer * _MICROSECONDS)))
 
     def _tell_status(self, absent: list[str]) -> None:
-        """Tell a line for people."""
         resources = self._agent.reconciler.advertised.resources.values()
         healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
         summary = f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"

@@ -77,7 +77,6 @@ class SystemClock(Clock):
         return time.monotonic()
 
     def wall(self) -> float:
-        """Seconds since 1970."""
         return time.time()
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:

@@ -20,8 +20,6 @@ _LOOK = 50  # milliseconds between checks for the program's exit, because its ch
 
 
 class Program:
-    """One run of a program."""
-
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = argv
         self._process: subprocess.Popen[bytes] | None = None

@@ -74,13 +74,11 @@ class TokenBucket:
         self._at = clock.now()
 
     async def wait(self) -> None:
-        """Wait until there is a token."""
         while pause := self.pause:
             await self._clock.sleep(pause)
 
     @property
     def pause(self) -> float:
-        """The seconds until there is a token."""
         return max(0.0, 1.0 - self._refill()) * self._every
 
     def try_take(self) -> bool:

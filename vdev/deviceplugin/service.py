@@ -35,8 +35,6 @@ _NO_FAULT = RegisterFaults()
 
 
 class ServiceState(StrEnum):
-    """What a resource's service is doing."""
-
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
     REGISTERED = "registered"

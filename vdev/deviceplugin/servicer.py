@@ -68,7 +68,6 @@ BOGUS = "vdev-bogus"  # the prefix of ids, variables and paths that do not exist
 
 
 def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
-    """Return the wrong response that a fault rule configures."""
     count = len(request.container_requests)
     if wrong.empty:
         containers = []
