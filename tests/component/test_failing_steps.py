@@ -10,7 +10,7 @@ import pytest
 
 from vdev import config
 from vdev.agent import device_lists, state_file, status
-from vdev.hostfs import HostRoot
+from vdev.hostfs import HostRoot, files
 from vdev.planning.handovers import Phase
 from vdev.sim import manifest
 
@@ -83,7 +83,8 @@ async def test_a_takeover_that_fails(kubelet, start_agent, shows):
 async def test_a_state_directory_that_hangs(start_agent, monkeypatch):
     """A read that never returns delays neither the take-over nor the record of an Allocate for long."""
     answers = threading.Event()
-    monkeypatch.setattr(state_file, "read_plain", lambda *_, **__: answers.wait(20) and None)
+    for module in (state_file, files):
+        monkeypatch.setattr(module, "read_plain", lambda *_, **__: answers.wait(20) and None)
     try:
         agent = await start_agent(DEVICES, wait=False, state_file=0.1)
         state = agent.agent.state

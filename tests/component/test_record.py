@@ -275,7 +275,5 @@ async def test_a_lost_state_file_is_written_again(kubelet, start_agent, shows, d
 
     await kubelet.wait_until(is_back, what="the file to be written again")
     await agent.stop()
-    warnings = [
-        each for each in agent.logs if each["event"] == "deleted or changed by something else; writing it again"
-    ]
+    warnings = [each for each in agent.logs if each["event"] == "deleted or changed by something else; written again"]
     assert str(path) in {each["file"] for each in warnings}

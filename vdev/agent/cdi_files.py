@@ -14,8 +14,8 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..hostfs import read_plain, write_atomic
-from ..hostfs.files import is_unfinished
+from ..hostfs import read_plain
+from ..hostfs.files import is_unfinished, write_if_changed
 from ..planning import allocation, cdi
 from ..planning.plan import DesiredState
 from .host_files import HostFiles
@@ -117,17 +117,15 @@ class CdiFiles(HostFiles[_Name, _Device]):
     def _write(self, name: str, text: bytes) -> str:
         """Write the file unless it has this text; return why it could not be written, or the empty string."""
         path = self.directory / name
-        if _content(path) == text:
-            self._texts[name] = text
-            return ""
-        if self._texts.get(name) == text:
-            log.warning("CDI specification deleted or changed by something else", file=str(path))
         try:
-            write_atomic(path, text)
+            is_replaced = write_if_changed(path, text)
         except HostError as failed:
             return str(failed)
+        if is_replaced and self._texts.get(name) == text:
+            log.warning("CDI specification deleted or changed by something else; written again", file=str(path))
+        elif is_replaced:
+            log.info("CDI specification written", file=str(path))
         self._texts[name] = text
-        log.info("CDI specification written", file=str(path))
         return ""
 
     def _remove(self, name: str) -> str:

@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..config import FileTexts
 from ..errors import ConfigError, HostError
-from ..hostfs import read_plain, remove_unfinished, write_atomic
+from ..hostfs import read_plain, remove_unfinished
+from ..hostfs.files import write_if_changed
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..planning.handovers import SavedHolding
@@ -273,18 +274,14 @@ class StateFile(Applier):
         """Replace the file unless it has the current state. Raises HostError."""
         with self._writing:  # the last to write has the newest state
             body = self._state.model_dump_json(exclude_defaults=True).encode()
-            text, present = b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode()), None
-            with contextlib.suppress(HostError):
-                present = read_plain(path, limit=MAX_BYTES)
-            if present == text:
-                return
-            if self._written == text:
-                log.warning("deleted or changed by something else; writing it again", file=str(path))
+            text = b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode())
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-                write_atomic(path, text, mode=0o600)
+                is_replaced = write_if_changed(path, text, mode=0o600)
             except (HostError, OSError) as failed:
                 raise HostError(f"{reason_in_words(failed)}; is --state-dir right, and writable?") from failed
+            if is_replaced and self._written == text:
+                log.warning("deleted or changed by something else; written again", file=str(path))
             self._written = text
 
     def _warn(self, event: str, what: str, hint: str) -> None:
