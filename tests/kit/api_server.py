@@ -97,7 +97,8 @@ class ApiServer(server.ApiServer):
         rules.more = self._problems
         self._schemas = schemas
         self._new_store = functools.partial(CanonicalStore, rules=rules)
-        super().__init__(self._new_store(), kinds=kinds, tls=tls)
+        super().__init__(self._new_store())
+        self.kinds, self.tls = kinds, tls
         self._begin()
         self.watching = 0  # watches that have sent all existing objects
         self.tokens = {token}

@@ -170,9 +170,9 @@ def test_merge_conflicts():
     """The first resource counts, and each conflict is listed; equal values are no conflict."""
     first = api.ContainerAllocateResponse(envs={"A": "1", "B": "x"}, devices=[spec()])
     second = api.ContainerAllocateResponse(envs={"A": "2", "B": "x"}, devices=[spec("r")])
-    edits = merge([("acme.dev/a", first), ("acme.dev/b", second)])
+    edits, conflicts = merge([("acme.dev/a", first), ("acme.dev/b", second)])
     assert {"A": "1", "B": "x"} == edits.envs
-    assert ["environment variable A", "device /dev/null"] == [text.partition(":")[0] for text in edits.conflicts]
+    assert ["environment variable A", "device /dev/null"] == [text.partition(":")[0] for text in conflicts]
 
 
 async def test_conflict_in_a_pod(kubelet, plugins):

@@ -12,7 +12,7 @@ import ipaddress
 import json
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Self
 
 import uvicorn
@@ -47,6 +47,8 @@ class ApiServer:
     Raises UsageError for a host that is not loopback.
     """
 
+    kinds: Sequence[ApiKind] = KINDS
+    tls: ssl.SSLContext | None = None
     bookmarks = 60.0
     """Seconds between two bookmarks of a watch (source: cacher, defaultBookmarkFrequency)."""
 
@@ -54,18 +56,14 @@ class ApiServer:
         self,
         objects: ObjectStore | None = None,
         *,
-        kinds: Iterable[ApiKind] = KINDS,
         host: str = "127.0.0.1",
         port: int = 0,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         if not _is_loopback(host):
             raise UsageError(f"{host}: the API server knows no users, so it listens on loopback only: 127.0.0.1")
         self.objects = objects or ObjectStore()
-        self.kinds = tuple(kinds)
         self.port = port
         self._host = host
-        self._tls = tls
         self._listener: asyncio.Server | None = None
         self._state = ServerState()
 
@@ -79,7 +77,7 @@ class ApiServer:
     @property
     def address(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     def kubeconfig(self) -> str:
         document = {
@@ -115,7 +113,7 @@ class ApiServer:
         # uvicorn.Server takes 0.2 s to stop, finishes open requests and watches first, and installs signal handlers.
         # Tests of clients need a server that stops immediately, as in a crash.
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(connected, self._host, self.port, ssl=self._tls)
+        self._listener = await loop.create_server(connected, self._host, self.port, ssl=self.tls)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def down(self) -> None:

@@ -25,8 +25,7 @@ from .driver_registry import DriverRegistry
 
 _CLAIM = BY_NAME["ResourceClaim"]
 STATE_FILE = "dra_manager_state"  # the prepared claims; only the kubelet reads it
-RECONCILE_SECONDS = 60.0
-RESYNC_SECONDS = 60.0  # the real kubelet syncs each pod every 60 to 90 s
+RESYNC_SECONDS = 60.0  # the real kubelet reconciles claims every 60 s, and syncs each pod every 60 to 90 s
 _CLAIMS = TypeAdapter(list[ClaimInfo])
 
 
@@ -63,7 +62,7 @@ class DynamicResources:
         except (OSError, ValueError) as problem:
             self._journal.find([warning("checkpoint-unreadable", "", f"{self._state_file}: {problem}")])
         self.drivers.wipe("", "it starts")
-        self._life.every(RECONCILE_SECONDS, self._reconcile_later)
+        self._life.every(RESYNC_SECONDS, self._reconcile_later)
         self._life.every(RESYNC_SECONDS, self._update_pods)
 
     # --- for pods -----------------------------------------------------------------------------------------------------

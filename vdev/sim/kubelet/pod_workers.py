@@ -165,9 +165,11 @@ class PodWorkers:
             self._check_hardware(pod)
         held = {each.resource: each.response for each in table.held_by(pod.spec.uid, spec.name)}
         resources = self._life.rng.sample(sorted(held), len(held))
-        edits = container_edits.merge((r, api.ContainerAllocateResponse.FromString(held[r])) for r in resources)
+        edits, conflicts = container_edits.merge(
+            (r, api.ContainerAllocateResponse.FromString(held[r])) for r in resources
+        )
         self._journal.find(
-            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
+            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in conflicts
         )
         claims = pod.container_claims(spec.name)
         resolved = await self._dra.edits(pod.spec.namespace, claims, edits.cdi_devices)

@@ -1,7 +1,7 @@
 """The edits of a container: the Allocate responses of its resources, merged like in the kubelet.
 
 If two responses disagree, the kubelet uses the first one, in random order, and only logs the conflict. Here, conflicts
-are listed.
+are returned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,6 @@ class Edits:
     devices: tuple[DeviceNode, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
 
 
 def overlaid(first: Edits, second: Edits) -> Edits:
@@ -55,12 +54,14 @@ def overlaid(first: Edits, second: Edits) -> Edits:
         tuple(nodes.values()),
         {**first.annotations, **second.annotations},
         (*first.cdi_devices, *second.cdi_devices),
-        (*first.conflicts, *second.conflicts),
     )
 
 
-def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edits:
-    """Merge responses by resource. For the same variable, path, annotation or CDI name, the first one wins."""
+def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> tuple[Edits, list[str]]:
+    """Merge responses by resource. For the same variable, path, annotation or CDI name, the first one wins.
+
+    Also returns the conflicts as texts.
+    """
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
     nodes: dict[str, DeviceNode] = {}
@@ -84,14 +85,7 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
         for name, text in sorted(response.annotations.items()):
             put("annotation", annotations, name, text, resource)
         cdi.update(dict.fromkeys(device.name for device in response.cdi_devices))
-    return Edits(
-        envs,
-        tuple(mounts.values()),
-        tuple(nodes.values()),
-        annotations,
-        tuple(cdi),
-        tuple(conflicts),
-    )
+    return Edits(envs, tuple(mounts.values()), tuple(nodes.values()), annotations, tuple(cdi)), conflicts
 
 
 def edits_json(edits: Edits) -> dict[str, Any]:
