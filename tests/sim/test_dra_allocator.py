@@ -77,8 +77,8 @@ MANY = slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])
             exactly(),
             r"^cannot allocate all claims; acme\.dev, pool sim-node: device a",
         ),
-        (MANY, exactly(count=33), "claim default/one asks for 33 devices, at most 32 are allowed"),
-        (MANY, exactly(allocationMode="All"), "claim default/one asks for 40 devices, at most 32 are allowed"),
+        (MANY, exactly(count=33), "^cannot allocate all claims$"),
+        (MANY, exactly(allocationMode="All"), "^cannot allocate all claims$"),
     ],
 )
 def test_a_claim_that_gets_nothing(slices, request_, why):

@@ -95,8 +95,6 @@ class ObjectStore:
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """Create an object. Raises Refused."""
         metadata = dict(document.get("metadata") or {})
-        if metadata.get("resourceVersion"):
-            raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
         prefix = metadata.get("generateName")
         while prefix and (not metadata.get("name") or self.has(kind, namespace, metadata["name"])):
             metadata["name"] = _generated(prefix)

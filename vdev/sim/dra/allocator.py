@@ -73,13 +73,7 @@ class Allocator:
 
     def allocate(self, claims: Sequence[Document]) -> list[dict[str, Any]]:
         """Return the `status.allocation` of each claim, all or nothing. Raises UnschedulableError."""
-        wanted: list[list[_Request]] = []  # the alternatives of each request
-        for claim in claims:
-            alternatives = self._read(claim)
-            if (least := sum(map(_fewest, alternatives))) > MOST_RESULTS:
-                text = f"asks for {least} devices, at most {MOST_RESULTS} are allowed"
-                raise UnschedulableError(f"claim {_key(claim)} {text}")
-            wanted += alternatives
+        wanted = [alternatives for claim in claims for alternatives in self._read(claim)]
         if not self._choose_request(wanted):
             wrong = (f"; {each.driver}, {each.problem}" for each in self._unusable)
             raise UnschedulableError(f"cannot allocate all claims{''.join(wrong)}")
@@ -179,16 +173,13 @@ class Allocator:
         """Return the grant of a device, or None if the request cannot have it."""
         if not request.is_admin and not self._usage.is_free(device):
             return None
-        same_claim = self._of(request.claim)
-        if not device.shared and any(each.device is device for each in same_claim):
-            return None
         if not self._selects(request, device) or not _is_tolerated(request.document, device):
             return None
         taken = self._capacity(request, device)
         if taken is None:
             return None
         grant = _Grant(request, device, taken if device.shared else None)
-        return grant if _satisfies_constraints([*same_claim, grant]) else None
+        return grant if _satisfies_constraints([*self._of(request.claim), grant]) else None
 
     def _capacity(self, request: _Request, device: PoolDevice) -> dict[str, str] | None:
         """Return the capacity that a request consumes of a device, or None if the device has too little left."""
