@@ -70,7 +70,7 @@ async def test_a_claim_is_refused(subtests, ask):
     for spec, field in REFUSED:
         with subtests.test(field=field):
             status, answer = await make(ask, "ResourceClaim", spec)
-            assert (422, "Invalid", "resource.k8s.io") == (status, answer["reason"], answer["details"]["group"])
+            assert (422, "Invalid") == (status, answer["reason"])
             assert [field] == fields(answer)
             assert answer["message"].startswith('ResourceClaim.resource.k8s.io "one" is invalid: ')
             status, answer = await make(ask, "ResourceClaimTemplate", {"spec": spec})

@@ -114,17 +114,12 @@ def wrong(value: Any, why: str) -> str:
 
 
 def not_found(kind: ApiKind, name: str) -> Refused:
-    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_details(kind, name))
-
-
-def exists(kind: ApiKind, name: str) -> Refused:
-    return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_details(kind, name))
+    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', name=name)
 
 
 def conflict(kind: ApiKind, name: str, why: str) -> Refused:
     """The error if an object is not in the state that a request expects."""
-    text = f'Operation cannot be fulfilled on {kind.full} "{name}": {why}'
-    return Refused(409, "Conflict", text, **_details(kind, name))
+    return Refused(409, "Conflict", f'Operation cannot be fulfilled on {kind.full} "{name}": {why}')
 
 
 def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Refused:
@@ -133,11 +128,7 @@ def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Re
     causes = [{"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in problems]
     texts = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
     message = f'{full} "{name}" is invalid: {texts if len(causes) == 1 else f"[{texts}]"}'
-    return Refused(422, "Invalid", message, **{**_details(kind, name), "kind": kind.kind}, causes=causes)
-
-
-def _details(kind: ApiKind, name: str) -> dict[str, Any]:
-    return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
+    return Refused(422, "Invalid", message, name=name, kind=kind.kind, causes=causes)
 
 
 # --- discovery --------------------------------------------------------------------------------------------------------
@@ -161,7 +152,6 @@ def discovery(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str
         "/openapi/v3": {"paths": {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in by_root}},
     }
     found |= {f"/{name}": {"status": "ok"} for name in ("healthz", "livez", "readyz")}
-    found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in groups}
     for root, rows in by_root.items():
         found[root] = _resources(rows)
         found[f"/openapi/v3{root}"] = _openapi(rows)

@@ -321,9 +321,7 @@ def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, o
     kind, options = request.kind, options or {}
     grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
     found = objects.delete(kind, namespace, name, options.get("preconditions"), now=str(grace) == "0")
-    if objects.has(kind, namespace, name):
-        return found
-    return {**_SUCCESS, "details": {"name": name, "kind": kind.plural, "uid": found["metadata"]["uid"]}}
+    return found if objects.has(kind, namespace, name) else _SUCCESS
 
 
 def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from . import ownership
-from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at, wrong
+from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, invalid, not_found, value_at, wrong
 from .ownership import Manager, Owners
 from .validation import Rules
 
@@ -102,7 +102,7 @@ class ObjectStore:
         if not isinstance(name, str) or not name:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
         if self.has(kind, namespace, name):
-            raise exists(kind, name)
+            raise Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists')
         return self._write(kind, (namespace, name), {**document, "metadata": metadata}, (manager, "Update", ""))
 
     def add(self, kind: ApiKind, document: Document) -> Stored:
