@@ -14,10 +14,10 @@ from pydantic import BeforeValidator, Field, PrivateAttr, TypeAdapter, WithJsonS
 
 from ..model.device import Device, Health
 from ..model.scalars import (
+    AbsolutePath,
     AsWritten,
     Constraint,
     Duration,
-    FilePath,
     Flag,
     OneOrMany,
     Shorthand,
@@ -218,7 +218,7 @@ class FaultRule(Placed):
     """When the rule's times start: load (when the rule is read) or start (when the plugin starts). Default: load."""
     on_allocate: Flag = False
     """The rule's times start at each allocation of one of the devices to a pod, and only these devices fail."""
-    on_file: FilePath | None = None
+    on_file: AbsolutePath | None = None
     """The rule's times start when this file appears. The fault ends when the file is removed."""
     manual: Flag = False
     """The rule's times start with `vdev fault trigger`."""

@@ -39,9 +39,6 @@ def _text(value: object) -> object:
     return value if isinstance(value, str) else refuse(f"expected a string, got {described(value)}")
 
 
-MAX_NAME = 255  # bytes in a file's name, on all Linux file systems
-
-
 def _as_written(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
@@ -115,14 +112,6 @@ def _path_problem(value: str) -> str:
     return ""
 
 
-def _file_problem(value: str) -> str:
-    longest = max(value.split("/"), key=lambda name: len(name.encode()))
-    size = len(longest.encode())
-    if size > MAX_NAME:
-        return f"no file can have the name {longest[:20]}…: it has {size} bytes, and {MAX_NAME} are allowed"
-    return _path_problem(value)
-
-
 def _template_path_problem(path: Template) -> Refusal:
     value = path.source
     if problem := _path_problem(value):
@@ -191,9 +180,6 @@ PathTemplate = Annotated[TemplateText, Constraint(_template_path_problem, patter
 
 AbsolutePath = Annotated[Text, Constraint(_path_problem, pattern="^/")]
 """An absolute path without `..` and control characters."""
-
-FilePath = Annotated[Text, Constraint(_file_problem, pattern="^/")]
-"""An absolute path whose names are short enough for files."""
 
 PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
 """An absolute path pattern without likely mistakes."""

@@ -79,21 +79,13 @@ Percents = Annotated[
 
 _BUSY_PERIOD = 10.0  # seconds
 _PERIOD = 60.0
-_GPU = {  # by default
-    LoadPattern.IDLE: NOTHING,
-    LoadPattern.STEADY: Range(70, 70),
-    LoadPattern.BUSY: Range(80, 98),
-    LoadPattern.BURST: Range(5, 95),
-    LoadPattern.WAVE: Range(10, 90),
-    LoadPattern.RAMP: Range(0, 100),
-}
-_MEMORY = {
-    LoadPattern.IDLE: NOTHING,
-    LoadPattern.STEADY: Range(55, 55),
-    LoadPattern.BUSY: Range(50, 60),
-    LoadPattern.BURST: Range(10, 80),
-    LoadPattern.WAVE: Range(30, 60),
-    LoadPattern.RAMP: Range(0, 80),
+_DEFAULT_LOADS = {  # of the compute units, and of the memory
+    LoadPattern.IDLE: (NOTHING, NOTHING),
+    LoadPattern.STEADY: (Range(70, 70), Range(55, 55)),
+    LoadPattern.BUSY: (Range(80, 98), Range(50, 60)),
+    LoadPattern.BURST: (Range(5, 95), Range(10, 80)),
+    LoadPattern.WAVE: (Range(10, 90), Range(30, 60)),
+    LoadPattern.RAMP: (Range(0, 100), Range(0, 80)),
 }
 
 
@@ -123,11 +115,11 @@ class EntryTelemetry(Section):
 
     @property
     def gpu_load(self) -> Range:
-        return self.gpu or _GPU[self.pattern]
+        return self.gpu or _DEFAULT_LOADS[self.pattern][0]
 
     @property
     def memory_load(self) -> Range:
-        return self.memory or _MEMORY[self.pattern]
+        return self.memory or _DEFAULT_LOADS[self.pattern][1]
 
 
 class Telemetry(Section):

@@ -49,14 +49,8 @@ def _twin_problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> P
     raw, other = pairs[0]
     more = f" (and {len(pairs) - 1} more like it)" if len(pairs) > 1 else ""
     subject = f"{_shown(raw)} is not advertised{more}: it is the same device as {_shown(other)}"
-    shared = f"or set shared: true in {raw.entry!r} if pods may have it from both"
-    if raw.entry == other.entry:
-        return warning(where, f"{subject}, which this entry found first", f"exclude one of the two, {shared}")
-    return warning(
-        where,
-        f"{subject} of the entry {other.entry!r}, which comes first",
-        f"exclude it from one of the two entries, {shared}",
-    )
+    hint = f"exclude one of the two, or set shared: true in {raw.entry!r} if pods may have it from both"
+    return warning(where, f"{subject} of the entry {other.entry!r}, which comes first", hint)
 
 
 def _shown(raw: RawDevice) -> str:

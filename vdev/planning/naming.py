@@ -135,24 +135,18 @@ def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) 
 def _single_problem(
     resource: str, where: str, devices: Sequence[tuple[Entry, Device]], empty: Sequence[str]
 ) -> Problem | None:
-    """The violation of the rules of migStrategy single: all devices or none are partitioned, with one profile."""
-    parts = [device for _, device in devices if device.is_partition]
-    whole, cut = len(devices) - len(parts), len({device.raw.id for device in parts})
-    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))) for device in parts}
-    if empty:
-        wrong = f"device {empty[0]} has no partitions configured, which migStrategy single does not allow"
-        hint = "give it partitions, or use migStrategy mixed"
-    elif whole and parts:
-        wrong = "with migStrategy single all devices must be partitioned or none "
-        wrong += f"(whole: {whole}, partitioned: {cut})"
-        hint = "partition all of them, or use migStrategy mixed"
-    elif len(kinds) > 1:
-        found = ", ".join(sorted({profile for profile, _, _ in kinds}))
-        wrong = f"with migStrategy single all partitions must be alike; found {found}"
-        hint = "use one profile (and one model), or migStrategy mixed"
-    else:
+    """The violation of the rules of migStrategy single: all devices are whole, or all partitions are of one kind."""
+    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))) for _, device in devices}
+    if not empty and (len(kinds) <= 1 or not any(device.is_partition for _, device in devices)):
         return None
-    return error(where, f"{resource}: {wrong}", hint)
+    found = sorted({device.profile or "whole devices" for _, device in devices})
+    found += (f"{device} without partitions" for device in empty)
+    return error(
+        where,
+        f"{resource}: with migStrategy single all devices must be whole, or all must be partitioned alike; "
+        f"found {', '.join(found)}",
+        "use one profile (and one model), or migStrategy mixed",
+    )
 
 
 def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | None:

@@ -106,7 +106,7 @@ def test_validate_as_json(bad, vdev):
     [
         (
             f"flags: {{migStrategy: single}}\ndevices: [{{{A30}, partitions: {{0: [1g.6gb]}}}}]",
-            "with migStrategy single all devices must be partitioned or none",
+            "with migStrategy single all devices must be whole, or all must be partitioned alike",
         ),
         (
             f"devices: [{{{A30}, onNodes: [gpu-*]}}]\n{SHARED % 'gpu, replicas: 2, devices: [7]'}",

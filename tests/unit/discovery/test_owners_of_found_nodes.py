@@ -92,7 +92,7 @@ def test_the_first_entry_in_the_file_gets_the_node(
     (problem,) = stock.problems
     assert told in problem.message
     assert problem.where.endswith("devices[1]")
-    assert "exclude it from one of the two entries, or set shared: true in 'b'" in problem.hint
+    assert "exclude one of the two, or set shared: true in 'b'" in problem.hint
 
 
 def test_functions_of_one_iommu_group_in_two_entries(server: FakeHost, tmp_path: Path) -> None:
