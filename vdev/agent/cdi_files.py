@@ -90,9 +90,10 @@ class CdiFiles(HostFiles[_Name, _Device]):
             file = cdi.file_name(kind)
             if file in texts and (reason := self._write(file, texts[file])):
                 # A runtime goes by the old file, so only the devices that this lacks are missing.
-                on_disk, edits = _edits(_document(_content(self.directory / file))), _edits(document)
+                old = _document(_content(self.directory / file))
+                on_disk, edits = _devices([old] if old else ()), _devices([document])
                 why = f"no container could be given it by its CDI name: {reason}"
-                failed |= {(kind, name): why for name, each in edits.items() if on_disk.get(name) != each}
+                failed |= {name: why for name, each in edits.items() if on_disk.get(name) != each}
         return failed
 
     def _read(self) -> list[cdi.Document]:
@@ -159,8 +160,3 @@ def _document(text: bytes) -> cdi.Document | None:
     except (ValueError, RecursionError):
         return None
     return document if cdi.is_document(document) else None
-
-
-def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
-    """Return the container edits of each device of a document, by name."""
-    return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}

@@ -310,17 +310,14 @@ def mps_limits(edits: ContainerEdits, shares: Sequence[MpsShare]) -> None:
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; empty without a CDI strategy."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
-    nvidias: set[str] = set()
     for kind, name, resource, device in cdi_members(inventory):
         members = kinds.setdefault(kind, {})
-        if resource.entries[device.raw.entry].is_nvidia:
-            nvidias.add(kind)
         if name not in members:
-            members[name] = cdi_device(name, resource, device)
-    return {
-        kind: cdi.document(kind, members.values(), env=_NOT_TWICE if kind in nvidias else EMPTY)
-        for kind, members in kinds.items()
-    }
+            made = cdi_device(name, resource, device)
+            if resource.entries[device.raw.entry].is_nvidia:
+                made = replace(made, env={**made.env, **_NOT_TWICE})
+            members[name] = made
+    return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
 
 
 def cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:

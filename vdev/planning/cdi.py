@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..model.device import EMPTY, DeviceNode, Mount
+from ..model.device import DeviceNode, Mount
 from ..model.names import digest, domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
@@ -63,27 +63,19 @@ def file_name(cdi_kind: str) -> str:
     return f"vdev-{plain}.json"
 
 
-def document(cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY) -> Document:
-    """The specification of a kind. Each device also adds the variables `env`."""
+def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
+    """The specification of a kind."""
     members = sorted(devices, key=attrgetter("name"))
     return {
         "cdiVersion": _version(cdi_kind),
         "kind": cdi_kind,
         "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
-        **({"containerEdits": {"env": _variables(env)}} if env else {}),
     }
 
 
 def edits_by_name(document: Document) -> dict[str, dict[str, Any]]:
     """The edits of each device of a specification, by its fully-qualified name."""
-    return {qualified(document["kind"], each["name"]): edits_of(document, each) for each in document["devices"]}
-
-
-def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
-    """The edits of a device in a specification, including the common edits of the specification."""
-    own: dict[str, Any] = device["containerEdits"]
-    common = (whole.get("containerEdits") or {}).get("env", [])
-    return {**own, "env": [*own.get("env", []), *common]} if common else own
+    return {qualified(document["kind"], each["name"]): each["containerEdits"] for each in document["devices"]}
 
 
 def with_leftovers(
@@ -121,10 +113,6 @@ class _EditsForm(_Form):
     mounts: _Parts = []
 
 
-class _CommonForm(_Form):
-    env: Annotated[_Texts, Field(min_length=1)]
-
-
 class _DeviceForm(_Form):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?$")]
     edits: Annotated[_EditsForm, Field(alias="containerEdits")]
@@ -136,7 +124,6 @@ class _DocumentForm(_Form):
         str, Field(pattern="^[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]$")
     ]
     devices: Annotated[list[_DeviceForm], Field(min_length=1)]
-    edits: _CommonForm | None = Field(None, alias="containerEdits")
 
 
 def is_document(value: object) -> TypeGuard[Document]:
@@ -151,7 +138,7 @@ def is_document(value: object) -> TypeGuard[Document]:
 def device_id(device: Mapping[str, Any]) -> str:
     """The id of a device in a document of vdev, from its variable, because its name may be an index."""
     variables: list[str] = device["containerEdits"].get("env", [])
-    return variables[0].partition("=")[2] if variables else str(device["name"])
+    return next((each.partition("=")[2] for each in variables if "_DEVICE_" in each), str(device["name"]))
 
 
 def _edits(device: CdiDevice) -> dict[str, Any]:

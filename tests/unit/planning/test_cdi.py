@@ -73,39 +73,36 @@ def test_a_virtual_device_is_not_empty(build):
     """A CDI device without edits is invalid, so each has a variable with its name."""
     stock = build.inventory(build.entry(count=1), device_list_strategy=(DeviceListStrategy.CDI_CRI,))
     (document,) = allocation.cdi_documents(stock).values()
-    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
+    assert "NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0" in document["devices"][0]["containerEdits"]["env"]
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
-    """As in NVIDIA's specifications, one variable for all devices prevents it. Other vendors do not have it."""
+    """A variable of each device prevents it. Other vendors do not have it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
     documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategy=strategies))
     nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
-    assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
-    assert "containerEdits" not in acmes
     assert all(map(cdi.is_document, documents.values()))
-    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0", "NVIDIA_VISIBLE_DEVICES=void"] == cdi.edits_of(
-        nvidias, nvidias["devices"][0]
-    )["env"]
+    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0", "NVIDIA_VISIBLE_DEVICES=void"] == nvidias["devices"][0][
+        "containerEdits"
+    ]["env"]
+    assert "GPU-gggg0" == cdi.device_id(nvidias["devices"][0])
+    assert all(len(device["containerEdits"]["env"]) == 1 for device in acmes["devices"])
     left = cdi.with_leftovers({}, [nvidias], {(nvidias["kind"], "GPU-gggg1")})
-    assert nvidias["containerEdits"] == left[nvidias["kind"]]["containerEdits"]
-    assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
+    assert nvidias["devices"][1:] == left[nvidias["kind"]]["devices"]
 
 
-@pytest.mark.parametrize(
-    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
-)
+@pytest.mark.parametrize("common", [{}, [], {"env": ["A=1"]}, {"env": [1]}, {"mounts": []}])
 def test_other_edits_for_all_devices_are_not_ours(common):
-    """A file of vdev has variables for all devices, or nothing."""
+    """A file of vdev has edits of single devices only."""
     whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
-    assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
+    assert cdi.is_document(whole)
     assert not cdi.is_document(whole | {"containerEdits": common})
     assert not cdi.is_document(whole | {"more": common})
 
 
 def test_variables_are_texts():
-    """The first variable contains the id of the device."""
+    """One of them contains the id of the device."""
     device = {"name": "a", "containerEdits": {"env": [{"a": "b"}]}}
     assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
 
