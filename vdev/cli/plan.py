@@ -23,6 +23,7 @@ from ..model.spec import Spec
 from ..node.maker_labels import Machine
 from ..planning import repartition
 from ..planning.inventory import arrange
+from ..planning.naming import name_of
 from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import RepartitionState
 from ..planning.resources import Change, Resource, diff
@@ -237,8 +238,10 @@ _SLOT: common.Columns = {
 def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
     count = counted(len(resource.slots), "device")
     yield f"\n{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
-    reasons = {new.plan.devices.reasons.get(slot.device.id, ("", ""))[1] for slot in resource.slots}
-    yield from (f"  named because {why}" for why in sorted(reasons - {""}))
+    kinds = {(slot.device.raw.entry, slot.device.profile) for slot in resource.slots}
+    spec, entries = new.plan.observed.spec, resource.entries
+    names = (name_of(spec, entries[entry], profile) for entry, profile in kinds if entry in entries)
+    yield from (f"  named because {why}" for why in sorted({named[1] for named in names if named}))
     yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 

@@ -64,18 +64,17 @@ def digest(text: str, length: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
-def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprint: int = 8) -> str:
+def device_id(entry: str, identity: str, *, fingerprint: int = 8) -> str:
     """Return a stable id for the device of an entry with this identity (a path, serial, port or index).
 
     It is `<entry>-<identity>`, or `<entry>_<identity>` if the identity has a '-'. An entry's name has no '_', so two
     pairs never share an id: entry `a` with `b-c` is `a_b-c`, and entry `a-b` with `c` is `a-b-c`. Characters that ids,
     CDI names or file names do not allow become '-'. If characters are replaced or cut off, the id ends in a hash of the
-    whole text; among tens of thousands of ids, two may share a hash of 8 characters. `room` is the length that is
-    reserved for the replica's suffix.
+    whole text; among tens of thousands of ids, two may share a hash of 8 characters.
     """
     plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
     clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
-    limit = MAX_ID - room
+    limit = MAX_ID - REPLICA_ROOM
     if clean == plain and len(clean) <= limit:
         return clean
     return f"{clean[: limit - 1 - fingerprint].strip('-._')}-{digest(plain, fingerprint)}"

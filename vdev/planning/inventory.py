@@ -66,7 +66,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     devices = refusal.checked(problems, entries, _owned(problems, entries, found))
 
     # 2. Partition the devices and name them.
-    named, reasons = naming.named_devices(problems, spec, entries, devices)
+    named = naming.named_devices(problems, spec, entries, devices)
 
     # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
@@ -119,7 +119,6 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     return Inventory(
         resources,
         tuple(dict.fromkeys(problems)),
-        reasons=reasons,
         left_out=frozenset(raw.id for entry in entries for raw in found.get(entry.name, ())) - handed_out,
         claimable=offers,
     )

@@ -18,17 +18,15 @@ _NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of generated i
 
 def named_devices(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
-) -> tuple[Mapping[str, Sequence[tuple[Entry, Device]]], Mapping[str, tuple[str, str]]]:
+) -> Mapping[str, Sequence[tuple[Entry, Device]]]:
     """All devices that the device plugin lists, partitioned, by the name of their resource.
 
-    Beside it, the name of each device's resource and the reason for it, by device id. The entry of a device has the
-    resource that the file gives it, which patterns and profiles may replace.
+    The entry of a device has the resource that the file gives it, which patterns and profiles may replace.
 
     A resource whose devices break the strategy's rules is left out, with an error; other resources are not affected.
     A resource without devices is included, so that devices can be hot-plugged later.
     """
     members: dict[str, list[tuple[Entry, Device]]] = {}
-    reasons: dict[str, tuple[str, str]] = {}
     strategy = spec.flags.mig_strategy
     for resource, own in _by_resource(problems, entries, found).items():
         where = own[0][0].where
@@ -61,10 +59,9 @@ def named_devices(
                 problems.append(unmatched)
             if named := name_of(spec, entry, device.profile):
                 members.setdefault(named[0], []).append((entry, device))
-                reasons[device.id] = named
         if not any(raws for _, raws in own):
             members.setdefault(resource, [])
-    return members, reasons
+    return members
 
 
 def _by_resource(

@@ -6,6 +6,7 @@ one. Dead ends are memoized by the occupied slices. Real hardware takes a few do
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..model.geometry import PIN, Geometry, LayoutError, Limit, Placement, Profile, most_of
 from ..model.problem import counted, either
@@ -13,18 +14,17 @@ from ..model.problem import counted, either
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
-@dataclass(frozen=True, slots=True)
-class _Want:
+class _Want(NamedTuple):
     """One item of the wanted list."""
 
     profile: Profile
     starts: tuple[int, ...]
     """The slices at which it may start, best first; only the given one if the item has `@<start>`."""
 
-    @property
-    def rank(self) -> tuple[int, int, str]:
-        """The sort key: larger profiles first, then those with fewer starts; then by name."""
-        return (-self.profile.slices, len(self.starts), self.profile.name)
+
+def _rank(want: _Want) -> tuple[int, int, str]:
+    """Sort larger profiles first, then those with fewer starts; then by name."""
+    return (-want.profile.slices, len(want.starts), want.profile.name)
 
 
 def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
@@ -92,7 +92,9 @@ def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...
 
     Raises LayoutError if the search takes too long.
     """
-    order = sorted(range(len(wants)), key=lambda position: wants[position].rank)  # stable: equal items keep their order
+    order = sorted(
+        range(len(wants)), key=lambda position: _rank(wants[position])
+    )  # stable: equal items keep their order
     needed = [sum(wants[position].profile.slices for position in order[item:]) for item in range(len(order))]
     dead: set[tuple[int, int]] = set()
     steps = 0
@@ -175,7 +177,7 @@ def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
     for limit in geometry.limits:
         if not any(each.implies(limit) for each in limits):
             taken = {each.name for each in limits} | set(map(_slice, range(geometry.slices)))
-            name = next(name for name in _names(limit.name) if name not in taken)
+            name = f"{limit.name[:50]}-{len(limits)}" if limit.name in taken else limit.name
             limits.append(replace(limit, name=name))
     return Counters(geometry.slices, tuple(limits))
 
@@ -187,9 +189,3 @@ def placements(geometry: Geometry) -> Iterator[Placement]:
 
 def _slice(number: int) -> str:
     return f"memory-slice-{number}"
-
-
-def _names(name: str) -> Iterator[str]:
-    """Yield the name, then the name with the numbers from 2."""
-    yield name
-    yield from (f"{name[:50]}-{number}" for number in range(2, 2**16))

@@ -131,8 +131,6 @@ class Inventory:
     """The resources by name."""
     problems: tuple[Problem, ...] = ()
     """Problems of devices, names, partitions and sharing."""
-    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """The name of each device's resource and the reason for that name, by device id."""
     left_out: frozenset[str] = frozenset()
     """The raw devices that were found but are not handed out. They are not probed."""
     claimable: Mapping[str, Resource] = field(default_factory=dict)

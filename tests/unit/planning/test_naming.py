@@ -3,6 +3,7 @@
 import pytest
 
 from tests.kit.geometry import made_geometry, made_profile
+from tests.kit.specs import made_spec
 from vdev.model.entry import MigStrategy
 from vdev.model.problem import Where
 from vdev.model.spec import PatternItem
@@ -109,8 +110,9 @@ def test_patterns_name_devices_and_partitions(build, kind, patterns, partitions,
 
 def test_the_reason_for_a_name(build):
     gpus = (PatternItem(pattern="*A100*", name="nvidia.com/a100"),)
-    stock = build.inventory(build.entry(), gpus=gpus)
-    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in stock.reasons[build.ids(stock, "nvidia.com/a100")[0]][1]
+    name, reason = naming.name_of(made_spec(build.entry(), gpus=gpus), build.entry())
+    assert "nvidia.com/a100" == name
+    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in reason
 
 
 @pytest.mark.parametrize(
