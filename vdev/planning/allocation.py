@@ -185,17 +185,15 @@ def container_edits(resource: Resource, slots: Sequence[Slot]) -> ContainerEdits
     Raises AllocationError if two of its devices use the same container path for different things.
     """
     distinct = {slot.device.id: slot.device for slot in slots}
-    groups = grouped((each.raw.entry, _device_edits(resource, each)) for each in distinct.values())
-    devices = [each for members in groups.values() for each in members]
+    by_entry = grouped((each.raw.entry, _device_edits(resource, each)) for each in distinct.values())
+    devices = [each for members in by_entry.values() for each in members]
     edits = ContainerEdits()
     if resource.sharing and resource.sharing.kind is SharingKind.MPS:
         _add_mps(edits, resource, slots)  # before the lists, as NVIDIA's plugin orders the mounts
     _add_lists(edits, resource, slots, devices)
-    for members in groups.values():
-        container = members[0].entry.container
-        _join(edits.env, container.env, [each.env for each in members])
-        _join(edits.annotations, container.annotations, [each.annotations for each in members])
     for each in devices:
+        _join(edits.env, each.entry.container.env, each.env)
+        _join(edits.annotations, each.entry.container.annotations, each.annotations)
         for node in each.nodes:
             there = edits.nodes.setdefault(node.container_path, node)
             if there is not node:
@@ -217,14 +215,11 @@ def _contradiction(one: DeviceNode | Mount, other: DeviceNode | Mount, device: D
     )
 
 
-def _join(target: dict[str, str], templates: Mapping[str, Template], texts: Sequence[Mapping[str, str]]) -> None:
-    """Add variables or annotations of an entry's devices: joined with commas over the devices, constants once."""
-    for key, template in templates.items():
-        if template.is_constant:
-            target[key] = texts[0][key]
-        else:
-            before = [target[key]] if key in target else []
-            target[key] = ",".join([*before, *(each[key] for each in texts)])
+def _join(target: dict[str, str], templates: Mapping[str, Template], texts: Mapping[str, str]) -> None:
+    """Add variables or annotations of a device: joined with commas over the devices, constants once."""
+    for key, text in texts.items():
+        is_joined = key in target and not templates[key].is_constant
+        target[key] = f"{target[key]},{text}" if is_joined else text
 
 
 def _add_lists(

@@ -103,10 +103,7 @@ class Resource:
     @cached_property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        for entry in self.entries.values():
-            if entry.pre_start or entry.acts_on_handovers:
-                return True
-        return self.pre_start_asked
+        return self.pre_start_asked or self.acts_on_handovers or any(each.pre_start for each in self.entries.values())
 
     @cached_property
     def only_claimed(self) -> "Resource":
