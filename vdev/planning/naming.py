@@ -55,7 +55,7 @@ def named_devices(
                 for device in empty
             )
         for entry, device in devices:
-            if not device.is_partition and (unmatched := _unmatched(spec, entry)):
+            if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
                 problems.append(unmatched)
             if named := name_of(spec, entry, device.profile):
                 members.setdefault(named[0], []).append((entry, device))
@@ -164,14 +164,14 @@ def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | No
         for name in entry.gpu_names:
             if matches(pattern.pattern, name):
                 return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {name!r}"
-    if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
+    if spec.resources.gpus and (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
         return None
     return entry.resource, f"the entry {entry.name!r} gives this name"
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
-    patterns, names = spec.resources.gpus, entry.gpu_names if spec.resources.gpus else ()
+    patterns, names = spec.resources.gpus, entry.gpu_names
     if not names or any(matches(pattern.pattern, name) for pattern in patterns for name in names):
         return None
     tried = ", ".join(repr(pattern.pattern) for pattern in patterns)

@@ -103,7 +103,7 @@ class Resource:
     @cached_property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        return self.pre_start_asked or self.acts_on_handovers or any(each.pre_start for each in self.entries.values())
+        return self.pre_start_asked or any(each.pre_start or each.acts_on_handovers for each in self.entries.values())
 
     @cached_property
     def only_claimed(self) -> "Resource":
