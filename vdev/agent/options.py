@@ -112,20 +112,17 @@ def _seconds(given: str | float) -> float:
 
 
 def _run_dir() -> Path:
-    """A directory that the user may write."""
+    """A directory that the user may write; below /tmp, one for this user only."""
     if os.geteuid() == 0:
         return Path("/run/vdev")
-    return Path(os.environ["XDG_RUNTIME_DIR"], "vdev") if os.environ.get("XDG_RUNTIME_DIR") else _own_dir()
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime, "vdev") if runtime else Path(os.environ.get("TMPDIR") or "/tmp", f"vdev-{os.geteuid()}")
 
 
 def _state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/vdev")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path(os.environ.get("HOME") or _own_dir(), ".local/state"), "vdev")
-
-
-def _own_dir() -> Path:
-    return Path(os.environ.get("TMPDIR") or "/tmp", f"vdev-{os.geteuid()}")
+    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "vdev")
 
 
 Boolean = Annotated[bool, BeforeValidator(_boolean)]

@@ -259,11 +259,8 @@ class Recording:
 
     def _id(self, resource: str, original: str) -> str:
         """An id for the file: the device's own, unless vdev or the node could not have it so."""
-        part = resource.rpartition("/")[2]
-        hidden = self.hidden(original, keep=f"{part}-")
+        hidden = self.hidden(original, keep=f"{resource.rpartition('/')[2]}-")
         wish = _UNFIT.sub("-", hidden)[:_MAX_ID].strip("-._:") or "device"
-        if wish in self.taken:
-            wish = f"{part}-{wish}"[-_MAX_ID:].strip("-._:")
         numbered = (f"{wish[: _MAX_ID - 6]}-{number}" for number in itertools.count(2))
         own = next(each for each in itertools.chain([wish], numbered) if each not in self.taken)
         if own != hidden:
@@ -322,8 +319,6 @@ class Recording:
             known = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
             virtual["attributes"] = {key: text for key, text in known.items() if text}
         name = self.draft.entry_name(first.resource.rpartition("/")[2])
-        if name in self.taken:  # a fault rule would take it for the entry
-            name = self.draft.entry_name(f"{name}-devices")
         placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
         places = [f"{own}: {self._described(piece)}" for own, piece in placed]
         self.draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)

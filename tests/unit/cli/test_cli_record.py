@@ -81,7 +81,7 @@ def test_invalid_and_duplicate_ids() -> None:
     seen = [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
     draft = Recording([]).of("n", seen)
 
-    assert ["0", "y-0", "strange-id"] == [each for entry in draft.devices for each in entry["virtual"]["ids"]]
+    assert ["0", "0-2", "strange-id"] == [each for entry in draft.devices for each in entry["virtual"]["ids"]]
     assert 2 == len(draft.warnings)
 
 
