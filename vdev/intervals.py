@@ -88,7 +88,6 @@ class Intervals:
     state_file: float = 1.0  # to read or write the state file, while a list or a pod waits for it
     api_answer: float = 10.0  # for one response of the API server
     api_watch: float = 240.0  # of a watch, which the API server ends after 1 to 1.5 times this time
-    api_patience: float = 30.0  # the longest Retry-After of the API server that is followed
     command: float = 10.0  # for one client of the control socket, in total
     server: float = 5.0  # for gRPC to start or to stop a server
     last_requests: float = 2.0  # for requests in flight when a server stops

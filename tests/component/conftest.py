@@ -14,13 +14,10 @@ import inotify_simple
 import pytest
 import structlog
 import yaml
-from blockbuster import blockbuster_ctx
 
-import vdev
-import vdev.aio.clock  # calls the embedded kubelet back
-import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
+from tests.kit.blocking import no_blocking
 from vdev.agent import status
 from vdev.agent.agent import Agent
 from vdev.agent.options import Options
@@ -158,7 +155,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
 
     with (
         structlog.testing.capture_logs() as logs,
-        blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]) as blocking,
+        no_blocking() as blocking,
     ):
         # If no kubelet is left, the end of the last agent waits for gRPC's thread.
         blocking.functions["threading.Lock.acquire"].can_block_in("vdev/agent/agent.py", "_live")
@@ -235,7 +232,7 @@ def account(api_server, directory):
 async def start_api(account):
     """Make clients of the API server, with short intervals and a clock that can be advanced."""
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
+        stack.enter_context(no_blocking())
 
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})

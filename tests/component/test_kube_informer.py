@@ -92,7 +92,7 @@ async def test_existing_objects_and_changes(api_server, api, follow):
 async def test_a_field_selector(api_server, api, follow):
     await api_server.add("nodes", node("a"))
     await api_server.add("nodes", node("b"))
-    one = await follow(api, fields="metadata.name=a")
+    one = await follow(api, fields={"metadata.name": "a"})
     await api_server.edit("nodes", "b", node("b", "no"))
     await api_server.edit("nodes", "a", node("a", "yes"))
     await api_server.until(lambda: len(one.told) == 2)
@@ -100,7 +100,7 @@ async def test_a_field_selector(api_server, api, follow):
 
 
 async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
-    """No change is missed, and there is no second list."""
+    """No change is missed."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     await api_server.down()
@@ -108,9 +108,8 @@ async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
     await api_server.edit("nodes", "a", node("a", "2"))
     await api_server.up()
     await api_server.until(lambda: len(seen.told) == 4)
-    assert ["a:1", "lost", "back", "a:2"] == seen.told
+    assert ["a:1", "lost", "a:2", "back"] == seen.told
     assert isinstance(seen.errors[0], Unreachable)
-    assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 
 @pytest.mark.parametrize("rest", [b"", b'{"type": "MODIFIED", "obj', b"no JSON\n", b'{"type": "BOOKMARK"}\n'])
@@ -139,28 +138,18 @@ async def test_an_expired_version(api_server, api, follow):
     assert "a:1" == seen.told[0]
 
 
-async def test_a_watch_that_times_out(api_server, start_api, follow):
-    """The server ends it after the requested time, and the next watch continues without an error."""
-    await api_server.add("nodes", node("a", "1"))
-    api = await start_api(api_watch=0.6)
-    seen = await follow(api)
-    await api_server.until(lambda: sum(each.verb == "watch" for each in api_server.asked) >= 2)
-    await api_server.edit("nodes", "a", node("a", "2"))
-    await api_server.until(lambda: len(seen.told) == 2)
-    assert ["a:1", "a:2"] == seen.told
-    assert 1 == sum(each.verb == "list" for each in api_server.asked)
-
-
-async def test_a_silently_dead_connection(api_server, start_api, follow):
-    """It is closed after twice the longest duration of a watch."""
+async def test_a_watch_ends_after_some_minutes(api_server, start_api, follow):
+    """Then the objects are listed again, without an error. So a connection that is silently dead does no harm."""
     clock = LeapClock()
     await api_server.add("nodes", node("a", "1"))
     api = await start_api(clock=clock)
     seen = await follow(api)
-    clock.advance(3600)
-    await api_server.until(lambda: "back" in seen.told)
-    assert ["a:1", "lost", "back"] == seen.told
-    assert "no complete answer" in str(seen.errors[0])
+    clock.advance(360)
+    await api_server.until(lambda: sum(each.verb == "watch" for each in api_server.asked) == 2)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.until(lambda: len(seen.told) == 2)
+    assert ["a:1", "a:2"] == seen.told
+    assert ["list", "watch", "list", "watch"] == [each.verb for each in api_server.asked]
 
 
 async def test_a_token_that_is_replaced_during_a_watch(api_server, api, account, follow):

@@ -81,7 +81,7 @@ async def test_an_answer_that_is_not_an_object(odd_server, body, status, error):
         await api.get(NODES, "worker-1")
 
 
-# --- pages and missing answers ----------------------------------------------------------------------------------------
+# --- pages ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_list_of_several_pages(odd_server):
@@ -98,15 +98,3 @@ async def test_a_list_of_several_pages(odd_server):
     api = await odd_server(say)
     assert (["n1", "n2"], "7") == await api.list(NODES, keep=lambda each: each["metadata"]["name"])
     assert b"continue=two" in heads[1]
-
-
-async def test_a_watch_without_an_answer(odd_server):
-    """It ends after the deadline of other requests, long before the duration of the watch."""
-
-    async def say(_writer, _head):
-        await asyncio.Event().wait()
-
-    api = await odd_server(say, api_answer=0.1)
-    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
-        async with asyncio.timeout(10), api.watch(NODES, version="1", seconds=60) as events:
-            assert not [each async for each in events]

@@ -58,7 +58,7 @@ class NodeObject:
         self._informer = Informer(
             api,
             NODES,
-            fields=f"metadata.name={node}",
+            fields={"metadata.name": node},
             keep=lambda document: document,
             on_change=lambda *_: self._report(),
             on_look=self._report,

@@ -46,7 +46,7 @@ class DraDrivers(Applier):
         self._following = Informer(
             agent.node_api.api,
             RESOURCE_SLICES,
-            fields=f"spec.nodeName={agent.options.node_name}",
+            fields={"spec.nodeName": agent.options.node_name},
             keep=lambda document: document,
             on_change=lambda _old, _new: self.slices.look(),
         )

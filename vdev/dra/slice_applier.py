@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from ..faults.engine import Engine
-from ..kube.errors import Conflict, Missing
+from ..kube.errors import Missing
 from ..kube.informer import Informer
 from ..kube.objects import MANAGER, RESOURCE_SLICES, owned, owned_by_others
 from ..model.problem import Problem, error, warning
@@ -175,10 +175,10 @@ class ResourceSlices(ApiApplier):
         )
 
     async def _delete(self, document: Document) -> None:
-        metadata = document["metadata"]
-        with contextlib.suppress(Missing, Conflict):  # already deleted, or a new slice has the name
-            await self._access.api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
-        self._slices.removed(str(metadata["name"]))
+        name = str(document["metadata"]["name"])
+        with contextlib.suppress(Missing):
+            await self._access.api.delete(RESOURCE_SLICES, name)
+        self._slices.removed(name)
 
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
         self._slices.wrote(stored)

@@ -154,7 +154,6 @@ class Cluster:
         self.pods: Informer[Pod] = Informer(
             api,
             PODS,
-            fields="spec.nodeName!=",
             keep=lambda document: read_pod(document, annotated_load(document)),
             index=lambda pod: {pod.node},
             on_change=self._see_pod,

@@ -63,10 +63,13 @@ class NodeMaker:
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that this fleet created. Raises ApiServerError, e.g. if the Node has changed."""
+        """Delete a Node that this fleet created, unless it has changed since it was seen. Raises ApiServerError."""
         try:
-            version = _version(seen.document or {})
-            await self._api.delete(NODES, seen.name, uid=version["uid"], version=version["resourceVersion"])
+            found = await self._api.get(NODES, seen.name)
+            if _version(found) != _version(seen.document or {}):  # e.g. it has a kubelet by now
+                seen.note(found)
+                return
+            await self._api.delete(NODES, seen.name)
         except Missing:
             return
         log.debug("node removed", node=seen.name)

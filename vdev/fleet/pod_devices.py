@@ -84,10 +84,12 @@ class Assignment:
 
 
 def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | None:
-    """Read a Pod object; None if it asks for neither an extended resource nor a load."""
+    """Read a Pod object; None if it has no node, or asks for neither an extended resource nor a load."""
     metadata, spec, status = document.get("metadata") or {}, document.get("spec") or {}, document.get("status") or {}
+    if not spec.get("nodeName"):
+        return None
     pod = Pod(
-        node=str(spec.get("nodeName") or ""),
+        node=str(spec["nodeName"]),
         uid=str(metadata.get("uid") or ""),
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata.get("name") or ""),

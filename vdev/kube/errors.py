@@ -1,15 +1,4 @@
-"""Errors of the API server that callers can handle. Each message says what to do.
-
-ApiServerError
-├── Unconfigured   the kubeconfig or the service account cannot be used
-├── Unreachable    no answer, or a server error: another attempt may succeed
-├── Throttled      429, or 503 with Retry-After
-├── Denied         401, 403: a permission is missing
-├── Missing        404: the object, or the whole kind
-├── Conflict       409: another client owns the fields, changed the object, or created it first
-├── Expired        410: the server has forgotten the resource version of a list or watch
-└── Invalid        anything else that is wrong with the request
-"""
+"""Errors of the API server that callers can handle. Each message says what to do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,13 +42,13 @@ class ApiCall:
 
 
 class Unconfigured(ApiServerError):
-    """There is no usable address or account of an API server."""
+    """The kubeconfig or the service account cannot be used."""
 
     exit_code = 2
 
 
 class Unreachable(ApiServerError):
-    """No answer, or a server error. The request may have been carried out."""
+    """No answer, or a server error: another attempt may succeed. The request may have been carried out."""
 
     def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
@@ -67,55 +56,39 @@ class Unreachable(ApiServerError):
 
 
 class Throttled(ApiServerError):
-    """The server has too many requests. `after` is the value of Retry-After in seconds, or None."""
+    """429, or 503 with Retry-After: the server has too many requests. `wait` is the value of Retry-After in seconds."""
 
-    def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
-        wait = "" if after is None else f" and asks to wait {after:g} s"
-        super().__init__(f"the API server has too much to do{wait}: {message}")
-        self.after = after
-        self.wait = min(after or 0.0, _LONGEST_WAIT)
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(message)
+        self.wait = min(wait, _LONGEST_WAIT)
 
 
 class Denied(ApiServerError):
-    """The server does not know the account (`known` is false) or does not allow the request."""
-
-    def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
-        if known:
-            group = f" in {call.kind.group}" if call.kind.group else ""
-            role = f"give it a role with the verb {call.verb} on {call.resource}"
-            text = f"{call.who} may not {call.verb} {call.resource}{group}: {message}; {role}"
-        else:
-            text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
-        super().__init__(text)
-        self.known = known
+    """401, 403: the server does not know the account, or a permission is missing."""
 
 
 class Missing(ApiServerError):
-    """The object does not exist, or the server does not serve its kind (`served` is false)."""
+    """404: the object does not exist, or the server does not serve its kind (`served` is false)."""
 
-    def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
-        kind = f"{call.kind.plural} of {call.kind.api_version}"
-        super().__init__(f"there is no {call.object}" if served else f"the API server has no {kind}: {message}")
+    def __init__(self, message: str, *, served: bool) -> None:
+        super().__init__(message)
         self.served = served
 
 
 class Conflict(ApiServerError):
-    """Another client owns the fields of an apply, changed the object, or created it first (`exists` is true)."""
+    """409: another client owns the fields of an apply, changed the object, or created it first (`exists` is true)."""
 
-    def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
-        super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
+    def __init__(self, message: str, *, exists: bool) -> None:
+        super().__init__(message)
         self.exists = exists
 
 
 class Expired(ApiServerError):
-    """The server has forgotten the version that a list or watch started from. The objects must be listed again."""
-
-    def __init__(self, call: ApiCall, message: str) -> None:
-        super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
+    """410: the server has forgotten the resource version of a list or watch. The objects must be listed again."""
 
 
 class Invalid(ApiServerError):
-    """The server refuses the request."""
+    """The server refuses the request for another reason."""
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
@@ -126,22 +99,29 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
     message = str(status.get("message") or "no reason given")
     details = status.get("details") or {}
     match code:
-        case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-            return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
+        case HTTPStatus.UNAUTHORIZED:
+            cause = "its token or certificate may have expired"
+            return Denied(f"the API server does not know {call.who}: {message}; {cause}")
+        case HTTPStatus.FORBIDDEN:
+            group = f" in {call.kind.group}" if call.kind.group else ""
+            role = f"give it a role with the verb {call.verb} on {call.resource}"
+            return Denied(f"{call.who} may not {call.verb} {call.resource}{group}: {message}; {role}")
+        case HTTPStatus.NOT_FOUND if details.get("name"):
+            return Missing(f"there is no {call.object}", served=True)
         case HTTPStatus.NOT_FOUND:
-            return Missing(call, message, served=bool(details.get("name")))
+            kind = f"{call.kind.plural} of {call.kind.api_version}"
+            return Missing(f"the API server has no {kind}: {message}", served=False)
         case HTTPStatus.CONFLICT:
-            return Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
-        case HTTPStatus.TOO_MANY_REQUESTS:
-            return Throttled(call, message, after=after)
-        case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
-            return Throttled(call, message, after=after)
+            exists = status.get("reason") == "AlreadyExists"
+            what = "exists already" if exists else "was changed by somebody else"
+            return Conflict(f"{call.object} {what}: {message}", exists=exists)
         case HTTPStatus.GONE:
-            return Expired(call, message)
-        case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            return Expired(call, message)  # the server's store was restored or replaced
-        case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
+            return Expired(f"the API server has forgotten the version of {call.object}: {message}")
+    if code == HTTPStatus.TOO_MANY_REQUESTS or (code == HTTPStatus.SERVICE_UNAVAILABLE and after is not None):
+        asks = "" if after is None else f" and asks to wait {after:g} s"
+        return Throttled(f"the API server has too much to do{asks}: {message}", after or 0.0)
+    if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
 
 

@@ -1,17 +1,21 @@
 """`Informer`: a copy of the objects of one kind, kept up to date by a list and a watch from its version.
 
-    list ──► watch ──► added, changed, deleted … ─┬─ ended after the requested time ──► watch again
-      ▲                                           ├─ broken, or no answer ──► trouble, pause ──► watch again
-      ├────── 410: the version is forgotten ──────┤
-      └────── refused: no permission, no such kind ──► trouble, pause
+    list ──► watch ──► added, changed, deleted … ─┬─ after four to six minutes ──────┐
+      ▲                                           ├─ 410: the version is forgotten ──┤
+      │                                           └─ broken ──► trouble, pause ──────┤
+      ├──────────────────────────────────────────────────────────────────────────────┘
+      └────── refused, or no answer ──► trouble, pause
+
+A connection that is silently dead is therefore noticed within six minutes.
 
 `wrote` puts the response to a write into the copy. The watch or a list may still deliver older versions of that object
 later; they are ignored.
 """
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -57,7 +61,7 @@ class Informer(Generic[T]):
         on_change: Callable[[T | None, T | None], None],
         on_look: Callable[[], None] = lambda: None,
         on_denied: Callable[[Denied], Awaitable[None]] | None = None,
-        fields: str = "",
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self.trouble: ApiServerError | None = None  # why the copy may be out of date
@@ -72,7 +76,7 @@ class Informer(Generic[T]):
         self._known: dict[str, _Known[T]] = {}
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
         self._written: set[str] = set()  # keys of objects passed to `wrote` since the last list began
-        self._version = ""  # the watch starts from it; empty: list first
+        self._version = ""  # the newest one that the list or the watch has delivered
         self._looked = asyncio.Event()
         self._answered = asyncio.Event()
 
@@ -121,7 +125,7 @@ class Informer(Generic[T]):
     async def read(self, name: str) -> None:
         """Get one object, once, instead of listing and watching."""
         try:
-            self._see(await self._api.get(self.kind, name, cached=True))
+            self._see(await self._api.get(self.kind, name))
         except Missing:
             self._replace(name, None)
         except ApiServerError as failed:
@@ -141,17 +145,16 @@ class Informer(Generic[T]):
             begun = clock.now()
             trouble: ApiServerError | None = None
             try:
-                if not self._version:
-                    self._version = await self._list()
+                await self._list()
                 await self._watch()
             except Expired:
-                self._version = ""
+                pass
             except (Unreachable, Throttled, Unconfigured) as failed:
                 trouble = failed
             except ApiServerError as refused:
-                trouble, self._version = refused, ""
+                trouble = refused
                 self._answered.set()
-            if isinstance(trouble, Denied) and trouble.known and self._on_denied is not None:
+            if isinstance(trouble, Denied) and self._on_denied is not None:
                 await self._on_denied(trouble)
             elif trouble is not None:
                 self._look(trouble)
@@ -159,44 +162,36 @@ class Informer(Generic[T]):
             pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
             await clock.sleep(max(pause, trouble.wait if trouble else 0.0))
 
-    async def _list(self) -> str:
-        """Replace the copy by a new list of the objects; returns the version of the list."""
+    async def _list(self) -> None:
+        """Replace the copy by a new list of the objects."""
         self._written.clear()
-        # The first list may come from the server's cache. A later list must be at least as new as the forgotten
-        # version, because an older one would undo changes that the copy already has.
-        found, version = await self._api.list(
-            self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry
-        )
+        found, self._version = await self._api.list(self.kind, fields=self._fields, keep=self._entry)
         listed = {key: entry for key, entry in found if entry is not None}
         for key in self._written & self._known.keys():
-            if _is_newer(self._known[key].version, version):
+            if _is_newer(self._known[key].version, self._version):
                 listed[key] = self._known[key]  # written while the list was in flight
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
             if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):
                 self._replace(key, new)
         self.is_listed = True
-        self._looked.set()
         self._answered.set()
-        self._on_look()
-        return version
+        self._look(None)
 
     async def _watch(self) -> None:
-        """Apply changes to the copy until the server ends the watch."""
-        # Jitter, so that the agents of all nodes do not open their next watch at the same time.
+        """Apply changes to the copy for some minutes."""
+        # Jitter, so that the agents of all nodes do not list at the same time.
         seconds = self._api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
-        async with self._api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds) as events:
-            if self.trouble is not None:
-                self._look(None)
-            async for event, document, version in events:
-                match event:
-                    case "ADDED" | "MODIFIED":
+        watch = self._api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds)
+        with contextlib.suppress(TimeoutError):
+            async with watch as events:
+                async for event, document in events:
+                    key = key_of(document)
+                    if event in ("ADDED", "MODIFIED"):
                         self._see(document)
-                    case "DELETED":
-                        known = self._known.get(key_of(document))
-                        if known is not None and known.uid == _uid_of(document):  # otherwise a new object has the name
-                            self._replace(key_of(document), None)
-                self._version = version or self._version  # bookmarks have a version, too
+                    elif event == "DELETED" and (known := self._known.get(key)) and known.uid == _uid_of(document):
+                        self._replace(key, None)  # with another uid, a new object has the name
+                    self._version = _version_of(document)
 
     def _look(self, trouble: ApiServerError | None) -> None:
         """Record and log why the copy may be out of date; None: it is up to date."""

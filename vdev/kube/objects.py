@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -27,14 +26,6 @@ class ObjectKind:
     def api_version(self) -> str:
         """The field `apiVersion` of the objects: v1, resource.k8s.io/v1."""
         return f"{self.group}/{self.version}" if self.group else self.version
-
-    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of an object or, without a name, of all objects in the namespace or in all namespaces."""
-        parts = ["apis" if self.group else "api", self.api_version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
-        parts += [self.plural, quote(name, safe=""), subresource]
-        return "/" + "/".join(part for part in parts if part)
 
     def __str__(self) -> str:
         """The kind as an argument of kubectl: `nodes`, `resourceslices.resource.k8s.io`."""

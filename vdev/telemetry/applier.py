@@ -180,7 +180,7 @@ class Telemetry(Applier):
         self._pods = Informer(
             self._api,
             PODS,
-            fields=f"spec.nodeName={self._options.node_name}",
+            fields={"spec.nodeName": self._options.node_name},
             keep=annotated_load,
             on_change=see,
             on_look=self._on_change,

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import structlog
-from blockbuster import blockbuster_ctx
 
-import vdev
-import vdev.aio.clock  # calls the embedded kubelet back
-import vdev.sim
 from tests.kit import dra, quick
+from tests.kit.blocking import no_blocking
 from vdev.agent.retry import Retrier
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.checkpoint import Places
@@ -74,7 +71,7 @@ async def start_driver(kubelet, cdi_dir):
     """Start a driver; `wait` until it serves. `api` is the tests' API server unless another one, or None, is given."""
     async with contextlib.AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
-        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
+        stack.enter_context(no_blocking())
 
         async def start(api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
             clock = LeapClock()
