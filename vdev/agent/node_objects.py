@@ -108,7 +108,7 @@ class NodeObject:
     async def seen(self) -> Document:
         """Return the Node as it was seen last; waits for the first look. Raises ApiServerError if it is unknown."""
         self._wanted.set()
-        await self._informer.looked()
+        await self._informer.looked.wait()
         if (document := self.document) is not None:
             return document
         raise self.trouble or Unconfigured(NO_SERVER)
@@ -120,7 +120,7 @@ class NodeObject:
 
     async def _name_others(self) -> None:
         """If there is no Node of this name, read which ones there are, once, for the message."""
-        await self._informer.looked()
+        await self._informer.looked.wait()
         if self.document is not None or not self._informer.is_listed:
             return
         try:

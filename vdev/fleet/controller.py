@@ -213,7 +213,7 @@ class Fleet:
     async def _begin(self) -> None:
         """Sync all nodes as soon as the API server has listed all kinds."""
         for each in self.cluster.informers:
-            await each.answered()
+            await each.answered.wait()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
         self._wake(*self.scope.made, *self.cluster.nodes)

@@ -63,12 +63,9 @@ class NodeMaker:
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that this fleet created, unless it has changed since it was seen. Raises ApiServerError."""
+        """Delete a Node that this fleet created. Raises Conflict if it has changed, e.g. has a kubelet by now."""
         try:
-            found = await self._api.get(NODES, seen.name)
-            if _version(found) != _version(seen.document or {}):  # e.g. it has a kubelet by now
-                seen.note(found)
-                return
+            await self._api.patch(NODES, seen.name, {"metadata": _version(seen.document or {})})  # only compares
             await self._api.delete(NODES, seen.name)
         except Missing:
             return

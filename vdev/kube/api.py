@@ -26,6 +26,8 @@ _APPLY = "application/apply-patch+yaml"  # JSON is valid YAML
 _PAGE = 500  # objects in one page of a list, the page size of client-go
 _PAGES = 10  # a list may take this many times as long as another request
 
+_AT_ONCE = 16  # requests in flight, not counting watches
+
 T = TypeVar("T")
 Document: TypeAlias = dict[str, Any]
 
@@ -200,7 +202,7 @@ class Api:
         self._shared.writes += call.method != "GET"
         within = answers * self.timing.intervals.api_answer
         try:
-            async with self.timing.clock.timeout(within):
+            async with self._shared.slots, self.timing.clock.timeout(within):
                 resource = connection.resource(call.kind)
                 answer = await send(connection.client, resource.Status if call.subresource else resource)
         except TimeoutError as late:
@@ -234,6 +236,7 @@ class _Shared:
     server: ApiServerAddress | None
     connection: "Connection | None" = None
     connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     watches: set[asyncio.Timeout] = field(default_factory=set)  # each ends a watch
     writes: int = 0
 

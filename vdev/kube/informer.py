@@ -77,8 +77,8 @@ class Informer(Generic[T]):
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
         self._written: set[str] = set()  # keys of objects passed to `wrote` since the last list began
         self._version = ""  # the newest one that the list or the watch has delivered
-        self._looked = asyncio.Event()
-        self._answered = asyncio.Event()
+        self.looked = asyncio.Event()  # the first attempt to list the objects has succeeded or failed
+        self.answered = asyncio.Event()  # they were listed, or the server refused it
 
     # --- the copy -----------------------------------------------------------------------------------------------------
 
@@ -95,17 +95,9 @@ class Informer(Generic[T]):
         """The kept values for which `index` returned this word."""
         return tuple(self._indexed.get(word, {}).values())
 
-    async def looked(self) -> None:
-        """Wait until the first attempt to list the objects has succeeded or failed."""
-        await self._looked.wait()
-
-    async def answered(self) -> None:
-        """Wait for the first list, or until the server refuses it."""
-        await self._answered.wait()
-
     async def seen(self) -> dict[str, T]:
         """Return `objects` after the first attempt to list them. Raises ApiServerError if none has succeeded."""
-        await self.looked()
+        await self.looked.wait()
         if self.trouble is not None and not self.is_listed:
             raise self.trouble
         return self.objects
@@ -153,7 +145,7 @@ class Informer(Generic[T]):
                 trouble = failed
             except ApiServerError as refused:
                 trouble = refused
-                self._answered.set()
+                self.answered.set()
             if isinstance(trouble, Denied) and self._on_denied is not None:
                 await self._on_denied(trouble)
             elif trouble is not None:
@@ -175,7 +167,7 @@ class Informer(Generic[T]):
             if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):
                 self._replace(key, new)
         self.is_listed = True
-        self._answered.set()
+        self.answered.set()
         self._look(None)
 
     async def _watch(self) -> None:
@@ -204,8 +196,8 @@ class Informer(Generic[T]):
         elif is_other:
             log.info("objects can be followed again", kind=str(self.kind))
         self.trouble = trouble
-        if is_other or not self._looked.is_set():
-            self._looked.set()
+        if is_other or not self.looked.is_set():
+            self.looked.set()
             self._on_look()
 
     def _see(self, document: Object) -> None:
