@@ -11,7 +11,7 @@ import pytest
 from tests.kit.api_server import ApiServer
 from vdev.aio.clock import LeapClock
 from vdev.api_server import ApiServerAddress
-from vdev.kube.errors import Conflict, Denied, Invalid, Missing, Throttled, Unconfigured, Unreachable, injected_error
+from vdev.kube.errors import Conflict, Denied, Invalid, Missing, Throttled, Unconfigured, Unreachable, error_of
 from vdev.kube.objects import NODES, RESOURCE_SLICES
 
 MINE = {"metadata": {"labels": {"vdev.dev/a": "1"}}}
@@ -218,7 +218,7 @@ async def test_injected_errors(api_server, start_api, node, status, after, error
 
     def fault(call):
         is_meant = (call.verb, call.kind) == ("patch", NODES)
-        return injected_error(call, "a fault", status, after) if is_meant else None
+        return error_of(call, status, {"details": {"name": call.name}}, after) if is_meant else None
 
     api = await start_api(fault=fault)
     with pytest.raises(error):

@@ -12,8 +12,9 @@ import structlog
 from ..aio.clock import Clock
 from ..kube.api import Api
 from ..kube.errors import Conflict, Missing
-from ..kube.objects import EVENTS, PODS, event, timestamp
+from ..kube.objects import EVENTS, PODS, timestamp
 from ..node.api_applier import Writer
+from ..node.events import EventText, event
 from ..planning.resources import EMPTY, Inventory
 from .cluster import Cluster
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
@@ -106,11 +107,9 @@ class PodNotes(Writer):
         refusal = event(
             PODS,
             {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            EventText(_REASON, message, warning=True),
             name=f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused",
-            reason=_REASON,
-            message=message,
-            is_warning=True,
-            component=MAKER,
+            by=MAKER,
             node=self._node,
             at=timestamp(self._clock.wall()),
         )

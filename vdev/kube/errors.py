@@ -92,13 +92,15 @@ class Invalid(ApiServerError):
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
-    """Map an HTTP error status, and the Status object in the response, to an exception.
+    """Return the error for an HTTP status, or 0 for no answer, and the Status object in the response.
 
     `after` is the number of seconds that the server asks to wait.
     """
     message = str(status.get("message") or "no reason given")
     details = status.get("details") or {}
     match code:
+        case 0:
+            return Unreachable(call, message)
         case HTTPStatus.UNAUTHORIZED:
             cause = "its token or certificate may have expired"
             return Denied(f"the API server does not know {call.who}: {message}; {cause}")
@@ -123,10 +125,3 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
     if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
-
-
-def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:
-    """Return the error for an HTTP status that a fault injects; 0: no answer."""
-    if not status:
-        return Unreachable(call, message)
-    return error_of(call, status, {"message": message, "details": {"name": call.name}}, after)

@@ -14,6 +14,7 @@ later; they are ignored.
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -34,8 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Known(Generic[T]):
-    """The part of an object that is kept, with the uid and version of the object."""
+    """The part of an object that is kept, with the key, uid and version of the object."""
 
+    key: str
     value: T
     uid: str
     version: str
@@ -134,31 +136,25 @@ class Informer(Generic[T]):
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         failures = 0
         while True:
-            begun = clock.now()
-            trouble: ApiServerError | None = None
+            begun, trouble = clock.now(), None
             try:
                 await self._list()
                 await self._watch()
-            except Expired:
-                pass
-            except (Unreachable, Throttled, Unconfigured) as failed:
+            except ApiServerError as failed:
                 trouble = failed
-            except ApiServerError as refused:
-                trouble = refused
-                self.answered.set()
+            failures = failures + 1 if trouble and clock.now() - begun < intervals.steady else 0
             if isinstance(trouble, Denied) and self._on_denied is not None:
                 await self._on_denied(trouble)
-            elif trouble is not None:
+            elif trouble is not None and not isinstance(trouble, Expired):
                 self._look(trouble)
-            failures = failures + 1 if clock.now() - begun < intervals.steady else 0
-            pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
-            await clock.sleep(max(pause, trouble.wait if trouble else 0.0))
+            if trouble is not None:
+                await clock.sleep(max(backoff.pause(max(0, failures - 1)), trouble.wait))
 
     async def _list(self) -> None:
         """Replace the copy by a new list of the objects."""
         self._written.clear()
-        found, self._version = await self._api.list(self.kind, fields=self._fields, keep=self._entry)
-        listed = {key: entry for key, entry in found if entry is not None}
+        found, self._version = await self._api.list(self.kind, fields=self._fields, keep=self._kept)
+        listed = {each.key: each for each in found if each is not None}
         for key in self._written & self._known.keys():
             if _is_newer(self._known[key].version, self._version):
                 listed[key] = self._known[key]  # written while the list was in flight
@@ -167,7 +163,6 @@ class Informer(Generic[T]):
             if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):
                 self._replace(key, new)
         self.is_listed = True
-        self.answered.set()
         self._look(None)
 
     async def _watch(self) -> None:
@@ -189,13 +184,13 @@ class Informer(Generic[T]):
         """Record and log why the copy may be out of date; None: it is up to date."""
         is_other = str(trouble or "") != str(self.trouble or "")
         if is_other and trouble is not None:
-            write = (
-                log.info if isinstance(trouble, Unconfigured) else log.warning
-            )  # without an account, that is no news
-            write("objects cannot be followed", kind=str(self.kind), reason=str(trouble))
+            level = logging.INFO if isinstance(trouble, Unconfigured) else logging.WARNING  # many have no account
+            log.log(level, "objects cannot be followed", kind=str(self.kind), reason=str(trouble))
         elif is_other:
             log.info("objects can be followed again", kind=str(self.kind))
         self.trouble = trouble
+        if not isinstance(trouble, Unreachable | Throttled | Unconfigured):
+            self.answered.set()
         if is_other or not self.looked.is_set():
             self.looked.set()
             self._on_look()
@@ -223,9 +218,6 @@ class Informer(Generic[T]):
         if old is not None or new is not None:
             self._on_change(old.value if old else None, new.value if new else None)
 
-    def _entry(self, document: Object) -> tuple[str, _Known[T] | None]:
-        return key_of(document), self._kept(document)
-
     def _kept(self, document: Object) -> _Known[T] | None:
         """Call `keep`. An object for which it raises, such as a pod with an invalid annotation, is left out."""
         try:
@@ -233,7 +225,7 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("an object is left out", kind=str(self.kind), name=key_of(document))
             return None
-        return None if value is None else _Known(value, _uid_of(document), _version_of(document))
+        return None if value is None else _Known(key_of(document), value, _uid_of(document), _version_of(document))
 
 
 def _uid_of(document: Object) -> str:

@@ -1,10 +1,10 @@
-"""Objects of the API server: the kinds that vdev reads and writes; names, times, Events and owners of fields."""
+"""Objects of the API server: the kinds that vdev reads and writes; names, times, and owners of fields."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -57,35 +57,6 @@ def timestamp(wall: float) -> str:
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def event(
-    kind: ObjectKind,
-    about: Mapping[str, str],
-    *,
-    name: str,
-    reason: str,
-    message: str,
-    is_warning: bool,
-    component: str,
-    node: str,
-    at: str,
-    count: int = 1,
-) -> dict[str, Any]:
-    """An Event about an object of this kind. `about` has the object's name, uid and namespace."""
-    return {
-        "metadata": {"name": name, "namespace": about.get("namespace", "default")},
-        "involvedObject": {"apiVersion": kind.api_version, "kind": kind.name, **about},
-        "type": "Warning" if is_warning else "Normal",
-        "reason": reason,
-        "message": message,
-        "source": {"component": component, "host": node},
-        "reportingComponent": component,
-        "reportingInstance": node,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": count,
-    }
-
-
 # --- the fields of an object that a field manager owns ----------------------------------------------------------------
 
 # Source: `metadata.managedFields`, in the format `fieldsV1` of structured-merge-diff: `f:` is a key, `k:` an item of a
@@ -99,9 +70,8 @@ def owned(
 
     With `by_apply` False, this includes keys that it owns by writes other than an apply.
     """
-    entries = metadata_of(document).get("managedFields") or ()
-    mine = (entry for entry in entries if _is_of(entry, manager, subresource, by_apply=by_apply))
-    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
+    mine = (each for each in _fields(document, path) if each.is_of(manager, subresource, by_apply=by_apply))
+    return frozenset(each.key for each in mine)
 
 
 def owned_by_others(
@@ -111,26 +81,30 @@ def owned_by_others(
 
     A manager that owns only fields of a list item, as a kubelet does in its conditions, does not own the item.
     """
-    entries = metadata_of(document).get("managedFields") or ()
-    others = (entry for entry in entries if not _is_of(entry, manager, subresource, by_apply=True))
-    return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
+    others = (each for each in _fields(document, path) if not each.is_of(manager, subresource, by_apply=True))
+    return {each.key: str(each.entry.get("manager")) for each in others if each.is_whole}
 
 
-def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
-    """Whether an entry lists fields that this manager wrote; with `by_apply`, only those of an apply."""
-    is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
-    return is_its and (not by_apply or entry.get("operation") == "Apply")
+class _Field(NamedTuple):
+    key: str
+    is_whole: bool
+    entry: Mapping[str, Any]  # of managedFields
+
+    def is_of(self, manager: str, subresource: str, *, by_apply: bool) -> bool:
+        entry = self.entry
+        is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
+        return is_its and (not by_apply or entry.get("operation") == "Apply")
 
 
-def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """The keys below the path in an entry, and whether the entry owns each one as a whole."""
-    fields = entry.get("fieldsV1") or {}
-    for step in path:
-        fields = fields.get(f"f:{step}") or {}
-    for field, below in fields.items():
-        kind, _, key = field.partition(":")
-        if kind == "f":
-            yield key, True
-        elif kind == "k":
-            for value in json.loads(key).values():
-                yield str(value), "." in below
+def _fields(document: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[_Field]:
+    for entry in metadata_of(document).get("managedFields") or ():
+        fields = entry.get("fieldsV1") or {}
+        for step in path:
+            fields = fields.get(f"f:{step}") or {}
+        for field, below in fields.items():
+            kind, _, key = field.partition(":")
+            if kind == "f":
+                yield _Field(key, True, entry)
+            elif kind == "k":
+                for value in json.loads(key).values():
+                    yield _Field(str(value), "." in below, entry)

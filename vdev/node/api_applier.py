@@ -21,7 +21,7 @@ from ..aio.tasks import TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube.api import Api
-from ..kube.errors import ApiCall, injected_error
+from ..kube.errors import ApiCall, error_of
 from ..kube.objects import NODES
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
@@ -68,7 +68,8 @@ def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
     if found is None:
         return None
     rule, failure = found
-    return injected_error(call, f"injected by the fault rule {rule!r}", failure.status or 0, failure.after)
+    status = {"message": f"injected by the fault rule {rule!r}", "details": {"name": call.name}}
+    return error_of(call, failure.status or 0, status, failure.after)
 
 
 class Writer(ABC):

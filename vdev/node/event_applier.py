@@ -15,11 +15,11 @@ import structlog
 
 from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
-from ..kube.objects import EVENTS, NODES, event, timestamp
+from ..kube.objects import EVENTS, NODES, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .conditions import shortened
-from .events import NOTHING, EventText, Situation, of_plans, of_situation
+from .events import NOTHING, EventText, Situation, event, of_plans, of_situation
 
 log = structlog.get_logger(__name__)
 
@@ -116,11 +116,9 @@ class NodeEvents(ApiApplier):
         document = event(
             NODES,
             {"name": node, "uid": uid},
+            text,
             name=f"{node[:220].rstrip('-.')}.{what}",
-            reason=text.reason,
-            message=text.message,
-            is_warning=text.warning,
-            component=_WHO,
+            by=_WHO,
             node=node,
             at=now,
             count=count + times,
