@@ -90,7 +90,7 @@ class FaultControl:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 agent.options.exit(rule.process.exit)
             elif rule.api is not None:
-                agent.node_api.api.break_watches()
+                await agent.node_api.api.aclose()  # open watches end; the next requests meet the rule
             elif rule.slices is not None:
                 agent.dra.slices.wipe(rule.concerns)
             elif rule.event is not None:

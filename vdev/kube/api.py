@@ -19,10 +19,6 @@ from .objects import MANAGER, NODES, Object, ObjectKind
 if TYPE_CHECKING:
     from .connection import Connection
 
-MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-_APPLY = "application/apply-patch+yaml"  # JSON is valid YAML
-
 _PAGE = 500  # objects in one page of a list, the page size of client-go
 _PAGES = 10  # a list may take this many times as long as another request
 
@@ -70,23 +66,17 @@ class Api:
         await self._connect(ApiCall(verb="get", kind=NODES))
 
     async def aclose(self) -> None:
-        """Close the connection; the next request opens a new one."""
+        """Close the connection, which ends open requests and watches; the next request opens a new one."""
         connection, self._shared.connection = self._shared.connection, None
         if connection is not None:
             await connection.client.close()
-
-    def break_watches(self) -> None:
-        """End the open watches, so that they are opened again and the fault hook is called for them."""
-        now = asyncio.get_running_loop().time()
-        while self._shared.watches:
-            self._shared.watches.pop().reschedule(now)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Document:
         """Return one object."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return await self._ask(call, lambda client, of: client.get(of, name, namespace=namespace or None))
+        return await self._ask(call, lambda server, of: server.client.get(of, name, namespace=namespace or None))
 
     async def list(
         self, kind: ObjectKind, *, fields: Mapping[str, str] | None = None, keep: Callable[[Object], T]
@@ -97,8 +87,8 @@ class Api:
         Raises Expired if the server forgets the version between two pages.
         """
 
-        async def send(client: Any, of: type) -> tuple[list[T], str]:
-            pages = client.list(of, namespace="*" if kind.namespaced else None, fields=fields, chunk_size=_PAGE)
+        async def send(server: "Connection", of: Any) -> tuple[list[T], str]:
+            pages = server.client.list(of, namespace="*" if kind.namespaced else None, fields=fields, chunk_size=_PAGE)
             return [keep(each) async for each in pages], pages.resourceVersion
 
         return await self._ask(ApiCall(verb="list", kind=kind), send, answers=_PAGES)
@@ -115,22 +105,16 @@ class Api:
         call = ApiCall(verb="watch", kind=kind)
         connection = await self._connect(call)
         namespace = "*" if kind.namespaced else None
-        scope = asyncio.timeout(None)  # noqa: TID251 - no time, only the way to end a watch
         try:
-            async with self.timing.clock.timeout(seconds), scope:
-                self._shared.watches.add(scope)
+            async with self.timing.clock.timeout(seconds):
                 of = connection.resource(kind)
                 events = connection.client.watch(of, namespace=namespace, fields=fields, resource_version=version)
                 async with contextlib.aclosing(events):
                     yield events
         except TimeoutError:
-            if not scope.expired():
-                raise
-            raise Unreachable(call, "the watch was broken off") from None
+            raise
         except Exception as failed:
             raise connection.error(call, failed) from failed
-        finally:
-            self._shared.watches.discard(scope)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -141,13 +125,13 @@ class Api:
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
         where = namespace or None
         return await self._ask(
-            call, lambda client, of: client.create(of(document), namespace=where, field_manager=manager)
+            call, lambda server, of: server.client.create(of(document), namespace=where, field_manager=manager)
         )
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> Document:
         """Replace an object that has no namespace. Raises Conflict if the server has another version of it."""
         call = ApiCall(verb="update", kind=kind, name=str(document["metadata"]["name"]))
-        return await self._ask(call, lambda client, of: client.replace(of(document), field_manager=MANAGER))
+        return await self._ask(call, lambda server, of: server.client.replace(of(document), field_manager=MANAGER))
 
     async def patch(
         self,
@@ -155,17 +139,19 @@ class Api:
         name: str,
         change: Mapping[str, Any],
         *,
-        form: str = MERGE,
-        force: bool = False,
+        strategic: bool = False,
         manager: str = MANAGER,
         namespace: str = "",
         subresource: str = "",
     ) -> Document:
-        """Merge a change into an object and return it; STRATEGIC merges lists by the keys of their items."""
+        """Merge a change into an object and return it; `strategic` merges lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
-        options = {"namespace": namespace or None, "field_manager": manager, "force": force}
+        options = {"namespace": namespace or None, "field_manager": manager}
         return await self._ask(
-            call, lambda client, of: client.patch(of, name, change, patch_type=_patch_type(form), **options)
+            call,
+            lambda server, of: server.client.patch(
+                of, name, change, patch_type=server.STRATEGIC if strategic else server.MERGE, **options
+            ),
         )
 
     async def apply(
@@ -181,22 +167,22 @@ class Api:
     ) -> Document:
         """Server-side apply: fields that the manager applied before and that are not in the document are removed.
 
-        Returns the object. `apiVersion`, `kind` and name are filled in. An object that does not exist is created, but
-        not through a subresource. Raises Conflict if another manager owns a field with another value, unless `force`.
+        Returns the object. An object that does not exist is created, but not through a subresource. Raises Conflict if
+        another manager owns a field with another value, unless `force`.
         """
-        metadata = {**document.get("metadata", {}), "name": name}
-        whole = {**document, "apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-        target = {"namespace": namespace, "subresource": subresource}
-        return await self.patch(kind, name, whole, form=_APPLY, force=force, manager=manager, **target)
+        call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
+        whole = {**document, "metadata": {**document.get("metadata", {}), "name": name}}
+        options = {"namespace": namespace or None, "field_manager": manager, "force": force}
+        return await self._ask(call, lambda server, of: server.client.apply(of(whole), name, **options))
 
     async def delete(self, kind: ObjectKind, name: str) -> None:
         """Delete an object that has no namespace. Raises Missing if it does not exist."""
         call = ApiCall(verb="delete", kind=kind, name=name)
-        await self._ask(call, lambda client, of: client.delete(of, name))
+        await self._ask(call, lambda server, of: server.client.delete(of, name))
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def _ask(self, call: ApiCall, send: Callable[[Any, type], Awaitable[T]], *, answers: int = 1) -> T:
+    async def _ask(self, call: ApiCall, send: Callable[["Connection", Any], Awaitable[T]], *, answers: int = 1) -> T:
         """Send a request by the library's client, which is given to `send` with its class for the kind."""
         connection = await self._connect(call)
         self._shared.writes += call.method != "GET"
@@ -204,7 +190,7 @@ class Api:
         try:
             async with self._shared.slots, self.timing.clock.timeout(within):
                 resource = connection.resource(call.kind)
-                answer = await send(connection.client, resource.Status if call.subresource else resource)
+                answer = await send(connection, resource.Status if call.subresource else resource)
         except TimeoutError as late:
             raise Unreachable(call, f"no complete answer within {within:g} s") from late
         except Exception as failed:
@@ -237,14 +223,7 @@ class _Shared:
     connection: "Connection | None" = None
     connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    watches: set[asyncio.Timeout] = field(default_factory=set)  # each ends a watch
     writes: int = 0
-
-
-def _patch_type(form: str) -> Any:
-    from lightkube.types import PatchType
-
-    return PatchType(form)
 
 
 def _connection(server: ApiServerAddress) -> "Connection":

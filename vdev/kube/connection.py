@@ -14,6 +14,7 @@ import httpx2 as httpx
 import lightkube
 from lightkube.config.models import Cluster, User
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.types import PatchType
 
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError, reason_of
@@ -37,6 +38,7 @@ class Connection:
     It is outdated once the server could not be reached or did not know the account: the files may have changed.
     """
 
+    MERGE, STRATEGIC = PatchType.MERGE, PatchType.STRATEGIC
     resource = staticmethod(_resource)
 
     def __init__(self, server: ApiServerAddress) -> None:

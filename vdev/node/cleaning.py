@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..kube.api import STRATEGIC, Api
+from ..kube.api import Api
 from ..kube.objects import MANAGER, NODES, owned, owned_by_others
 
 _STATUS = "status"
@@ -64,7 +64,7 @@ async def cleared(
     if not removed:
         return document
     change = {"metadata": {"uid": metadata["uid"]} if metadata.get("uid") else {}, _STATUS: removed}
-    return await api.patch(NODES, metadata["name"], change, subresource=_STATUS, form=STRATEGIC)
+    return await api.patch(NODES, metadata["name"], change, subresource=_STATUS, strategic=True)
 
 
 def _owned_fields(document: Mapping[str, Any]) -> OwnedFields:
