@@ -15,9 +15,10 @@ import structlog
 from ..faults.engine import Engine
 from ..kube.errors import Missing
 from ..kube.informer import Informer
-from ..kube.objects import MANAGER, RESOURCE_SLICES, owned, owned_by_others
+from ..kube.objects import MANAGER, RESOURCE_SLICES
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
+from ..node.ownership import owned, owned_by_others
 from ..planning.plan import DesiredState
 from .published_devices import Pools, PublishedPool
 from .slices import Changes, changes, generate_name, specifications, spoilt, without

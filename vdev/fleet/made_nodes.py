@@ -14,8 +14,9 @@ import structlog
 
 from ..kube.api import Api
 from ..kube.errors import Conflict, Missing
-from ..kube.objects import NODES, metadata_of, owned
+from ..kube.objects import NODES, metadata_of
 from ..model.quantity import amount_of
+from ..node.ownership import owned
 from .cluster import SeenNode
 from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by
 

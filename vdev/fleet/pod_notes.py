@@ -14,7 +14,8 @@ from ..kube.api import Api
 from ..kube.errors import Conflict, Missing
 from ..kube.objects import EVENTS, PODS, timestamp
 from ..node.api_applier import Writer
-from ..node.events import EventText, event
+from ..node.event_applier import event
+from ..node.events import EventText
 from ..planning.resources import EMPTY, Inventory
 from .cluster import Cluster
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note

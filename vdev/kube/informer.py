@@ -77,7 +77,6 @@ class Informer(Generic[T]):
         self._fields = fields
         self._known: dict[str, _Known[T]] = {}
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
-        self._written: set[str] = set()  # keys of objects passed to `wrote` since the last list began
         self._version = ""  # the newest one that the list or the watch has delivered
         self.looked = asyncio.Event()  # the first attempt to list the objects has succeeded or failed
         self.answered = asyncio.Event()  # they were listed, or the server refused it
@@ -109,7 +108,6 @@ class Informer(Generic[T]):
         key, version = key_of(document), _version_of(document)
         if key not in self._known and (version == self._version != "" or _is_newer(self._version, version)):
             return  # the watch is past this version, so the object has been deleted
-        self._written.add(key)
         self._see(document)
 
     def removed(self, key: str) -> None:
@@ -152,12 +150,12 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """Replace the copy by a new list of the objects."""
-        self._written.clear()
-        found, self._version = await self._api.list(self.kind, fields=self._fields, keep=self._kept)
+        found, version = await self._api.list(self.kind, fields=self._fields, keep=self._kept)
         listed = {each.key: each for each in found if each is not None}
-        for key in self._written & self._known.keys():
-            if _is_newer(self._known[key].version, self._version):
-                listed[key] = self._known[key]  # written while the list was in flight
+        if not _is_newer(self._version, version):  # otherwise the store was restored or replaced
+            written = (each for each in self._known.values() if _is_newer(each.version, version))
+            listed |= {each.key: each for each in written}  # while the list was in flight
+        self._version = version
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
             if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):

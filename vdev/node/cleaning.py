@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..kube.api import Api
-from ..kube.objects import MANAGER, NODES, owned, owned_by_others
+from ..kube.objects import MANAGER, NODES
+from .ownership import owned, owned_by_others
 
 _STATUS = "status"
 _CONDITIONS = "conditions"

@@ -15,11 +15,11 @@ import structlog
 
 from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
-from ..kube.objects import EVENTS, NODES, timestamp
+from ..kube.objects import EVENTS, NODES, ObjectKind, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .conditions import shortened
-from .events import NOTHING, EventText, Situation, event, of_plans, of_situation
+from .events import NOTHING, EventText, Situation, of_plans, of_situation
 
 log = structlog.get_logger(__name__)
 
@@ -130,3 +130,30 @@ class NodeEvents(ApiApplier):
         self._sent.move_to_end(text)
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
+
+
+def event(
+    kind: ObjectKind,
+    about: Mapping[str, str],
+    text: EventText,
+    *,
+    name: str,
+    by: str,
+    node: str,
+    at: str,
+    count: int = 1,
+) -> dict[str, Any]:
+    """An Event about an object of this kind: `about` has its name, uid and namespace, `by` is the reporting program."""
+    return {
+        "metadata": {"name": name, "namespace": about.get("namespace", "default")},
+        "involvedObject": {"apiVersion": kind.api_version, "kind": kind.name, **about},
+        "type": "Warning" if text.warning else "Normal",
+        "reason": text.reason,
+        "message": text.message,
+        "source": {"component": by, "host": node},
+        "reportingComponent": by,
+        "reportingInstance": node,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": count,
+    }

@@ -1,12 +1,10 @@
-"""Events: the object, and the texts for changes between two plans."""
+"""The Events for changes between two plans."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..faults.xids import APPLICATION_ERRORS, described
-from ..kube.objects import ObjectKind
 from ..model.device import grouped
 from ..planning.plan import DesiredState
 from ..planning.repartition import RepartitionState
@@ -35,33 +33,6 @@ class EventText:
     reason: str
     message: str
     warning: bool = False
-
-
-def event(
-    kind: ObjectKind,
-    about: Mapping[str, str],
-    text: EventText,
-    *,
-    name: str,
-    by: str,
-    node: str,
-    at: str,
-    count: int = 1,
-) -> dict[str, Any]:
-    """An Event about an object of this kind: `about` has its name, uid and namespace, `by` is the reporting program."""
-    return {
-        "metadata": {"name": name, "namespace": about.get("namespace", "default")},
-        "involvedObject": {"apiVersion": kind.api_version, "kind": kind.name, **about},
-        "type": "Warning" if text.warning else "Normal",
-        "reason": text.reason,
-        "message": text.message,
-        "source": {"component": by, "host": node},
-        "reportingComponent": by,
-        "reportingInstance": node,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": count,
-    }
 
 
 def of_plans(before: DesiredState | None, now: DesiredState) -> Iterator[EventText]:

@@ -13,11 +13,11 @@ import structlog
 
 from ..agent.applier import Applier
 from ..hostfs.files import write_if_changed
-from ..kube.objects import owned, owned_by_others
 from ..model.problem import Problem, warning
 from ..planning.plan import DesiredState
 from ..planning.repartition import RepartitionState
 from .api_applier import ApiApplier, NodeAccess
+from .ownership import owned, owned_by_others
 
 log = structlog.get_logger(__name__)
 

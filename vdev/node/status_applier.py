@@ -10,12 +10,13 @@ from typing import Any
 
 import structlog
 
-from ..kube.objects import owned, timestamp
+from ..kube.objects import timestamp
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .cleaning import cleared
 from .conditions import NodeCondition
+from .ownership import owned
 
 log = structlog.get_logger(__name__)
 
