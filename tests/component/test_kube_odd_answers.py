@@ -70,8 +70,8 @@ def says(body, status=200, head=b""):
         (DEEP, 200, "the answer is not a Kubernetes object"),
         (b"[]", 200, "the answer is not a Kubernetes object"),
         (b'{"message": "sign in"}', 200, "the answer is not a Kubernetes object"),
-        (DEEP, 500, r"status 500: \[\[\["),
-        (DEEP, 403, r"may not get nodes: \[\[\["),
+        (DEEP, 500, "status 500: X"),
+        (DEEP, 403, "may not get nodes: X"),
     ],
 )
 async def test_an_answer_that_is_not_an_object(odd_server, body, status, error):

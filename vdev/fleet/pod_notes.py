@@ -4,6 +4,7 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..kube.api import Api
-from ..kube.errors import Conflict, Missing
+from ..kube.errors import AlreadyExists, Missing
 from ..kube.objects import EVENTS, PODS, timestamp
 from ..node.api_applier import Writer
 from ..node.event_applier import event
@@ -114,11 +115,8 @@ class PodNotes(Writer):
             node=self._node,
             at=timestamp(self._clock.wall()),
         )
-        try:
+        with contextlib.suppress(AlreadyExists):
             await self._api.create(EVENTS, refusal, namespace=pod.namespace)
-        except Conflict as known:
-            if not known.exists:
-                raise
         if must_fail:
             status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {message}"}
             change = {"metadata": {"uid": pod.uid}, "status": status}

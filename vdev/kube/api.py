@@ -6,7 +6,7 @@ Each write names its field manager. An apply without `force` does not take field
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _PAGE = 500  # objects in one page of a list, the page size of client-go
 _PAGES = 10  # a list may take this many times as long as another request
-
 _AT_ONCE = 16  # requests in flight, not counting watches
 
 T = TypeVar("T")
@@ -93,28 +92,25 @@ class Api:
 
         return await self._ask(ApiCall(verb="list", kind=kind), send, answers=_PAGES)
 
-    @contextlib.asynccontextmanager
     async def watch(
-        self, kind: ObjectKind, *, version: str, seconds: float, fields: Mapping[str, str] | None = None
-    ) -> AsyncIterator[AsyncIterator[tuple[str, Object]]]:
-        """Yield the type and object of each change since a resource version. Raises TimeoutError after this time.
+        self, kind: ObjectKind, *, version: str, fields: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[tuple[str, Object], None]:
+        """Yield the type and object of each change since a resource version.
 
-        lightkube opens the watch again if the server ends it before. Raises Expired if the server has forgotten the
+        lightkube opens the watch again whenever the server ends it. Raises Expired if the server has forgotten the
         version, and Unreachable if the watch is interrupted.
         """
         call = ApiCall(verb="watch", kind=kind)
         connection = await self._connect(call)
-        namespace = "*" if kind.namespaced else None
-        try:
-            async with self.timing.clock.timeout(seconds):
-                of = connection.resource(kind)
-                events = connection.client.watch(of, namespace=namespace, fields=fields, resource_version=version)
-                async with contextlib.aclosing(events):
-                    yield events
-        except TimeoutError:
-            raise
-        except Exception as failed:
-            raise connection.error(call, failed) from failed
+        namespace, of = "*" if kind.namespaced else None, connection.resource(kind)
+        watch = connection.client.watch(of, namespace=namespace, fields=fields, resource_version=version)
+        async with contextlib.aclosing(watch) as events:
+            while True:
+                try:
+                    event = await anext(events)
+                except Exception as failed:
+                    raise connection.error(call, failed) from failed
+                yield event
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -123,10 +119,8 @@ class Api:
     ) -> Document:
         """Create an object and return it. Raises Conflict if the name is in use."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
-        where = namespace or None
-        return await self._ask(
-            call, lambda server, of: server.client.create(of(document), namespace=where, field_manager=manager)
-        )
+        options = {"namespace": namespace or None, "field_manager": manager}
+        return await self._ask(call, lambda server, of: server.client.create(of(document), **options))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> Document:
         """Replace an object that has no namespace. Raises Conflict if the server has another version of it."""

@@ -22,7 +22,6 @@ from .errors import ApiCall, Unconfigured, Unreachable, error_of
 from .objects import ObjectKind
 
 _NO_TIMEOUT = httpx.Timeout(None)  # `Api` enforces the deadlines with the injected clock
-_SHOWN = 400  # characters in messages of a response that is not a Status, such as a proxy's error page
 
 
 @functools.cache
@@ -48,48 +47,33 @@ class Connection:
             is_proxied = not _is_loopback(self.address)
             self.client: Any = lightkube.AsyncClient(config, timeout=_NO_TIMEOUT, trust_env=is_proxied)
         except Exception as wrong:  # the library raises many types for an invalid file
-            match wrong:
-                case LookupError():
-                    why = f"no {wrong}"
-                case AttributeError() | TypeError():  # not a mapping, or a number in place of a list
-                    why = "it is not a kubeconfig file"
-                case _:
-                    why = reason_of(wrong)
+            is_plain = isinstance(wrong, lightkube.ConfigError | OSError)
+            why = reason_of(wrong) if is_plain else f"it is not a kubeconfig file ({type(wrong).__name__}: {wrong})"
             raise Unconfigured(f"{server.kubeconfig or server.token} cannot be used: {why}") from wrong
         self.is_outdated = False
 
     def error(self, call: ApiCall, failed: Exception) -> ApiServerError:
         """Return the error for an exception of the library."""
+        # The library raises another one on top of the refusal if the body is not JSON.
+        refusal = failed if isinstance(failed, httpx.HTTPStatusError) else failed.__context__
         match failed:
-            case httpx.HTTPStatusError():
-                return self._refusal(call, failed)
+            case _ if isinstance(refusal, httpx.HTTPStatusError):
+                return self._refused(call, refusal)
             case httpx.HTTPError() | httpx.StreamError():
                 self.is_outdated = self.is_outdated or isinstance(failed, httpx.ConnectError)
                 return Unreachable(call, _reason(failed))
-            case _ if isinstance(failed.__context__, httpx.HTTPStatusError):  # the body is not JSON
-                return self._refusal(call, failed.__context__)
-            case lightkube.ConfigError() | OSError() | LookupError() | TypeError():  # of a credential plugin
+            case lightkube.ConfigError() | OSError():  # of a program that prints credentials, or the token's file
                 return Unconfigured(f"{call.who} cannot be used: {_reason(failed)}")
         return Unreachable(call, f"the answer is not a Kubernetes object: {_reason(failed)}")
 
-    def _refusal(self, call: ApiCall, refused: httpx.HTTPStatusError) -> ApiServerError:
-        response: httpx.Response | None = refused.response  # None: an event of a watch
-        if isinstance(refused, lightkube.ApiError):
-            status = refused.status.to_dict()
-        else:
-            status = {"message": _text(refused.response)}
-        code = response.status_code if response is not None else int(status.get("code") or 0)
-        after = "" if response is None else response.headers.get("retry-after", "")  # the API server sends no dates
+    def _refused(self, call: ApiCall, refusal: httpx.HTTPStatusError) -> ApiServerError:
+        status = refusal.status.to_dict() if isinstance(refusal, lightkube.ApiError) else {}
+        if refusal.response is None:  # an event of a watch
+            return error_of(call, status.get("code", 0), status)
+        code, after = refusal.response.status_code, refusal.response.headers.get("retry-after", "")
         self.is_outdated = self.is_outdated or code == HTTPStatus.UNAUTHORIZED
-        return error_of(call, code, status, float(after) if after.isdecimal() else None)
-
-
-def _text(response: httpx.Response) -> str:
-    """Return the text of a response that is not a Status, e.g. a proxy's error page."""
-    try:
-        return " ".join(response.text.split())[:_SHOWN]
-    except httpx.StreamError:  # the library does not read the response to a watch
-        return response.reason_phrase
+        reason = {"message": refusal.response.reason_phrase}
+        return error_of(call, code, reason | status, float(after) if after.isdecimal() else None)
 
 
 def _config(server: ApiServerAddress) -> lightkube.SingleConfig:

@@ -68,19 +68,19 @@ class Denied(ApiServerError):
 
 
 class Missing(ApiServerError):
-    """404: the object does not exist, or the server does not serve its kind (`served` is false)."""
+    """404: the object does not exist, or the server does not serve its kind (see `NotServed`)."""
 
-    def __init__(self, message: str, *, served: bool) -> None:
-        super().__init__(message)
-        self.served = served
+
+class NotServed(Missing):
+    """404: the server does not serve the kind."""
 
 
 class Conflict(ApiServerError):
-    """409: another client owns the fields of an apply, changed the object, or created it first (`exists` is true)."""
+    """409: another client owns the fields of an apply, or changed the object."""
 
-    def __init__(self, message: str, *, exists: bool) -> None:
-        super().__init__(message)
-        self.exists = exists
+
+class AlreadyExists(Conflict):
+    """409: another client created the object first."""
 
 
 class Expired(ApiServerError):
@@ -109,14 +109,13 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
             role = f"give it a role with the verb {call.verb} on {call.resource}"
             return Denied(f"{call.who} may not {call.verb} {call.resource}{group}: {message}; {role}")
         case HTTPStatus.NOT_FOUND if details.get("name"):
-            return Missing(f"there is no {call.object}", served=True)
+            return Missing(f"there is no {call.object}")
         case HTTPStatus.NOT_FOUND:
-            kind = f"{call.kind.plural} of {call.kind.api_version}"
-            return Missing(f"the API server has no {kind}: {message}", served=False)
+            return NotServed(f"the API server has no {call.kind.plural} of {call.kind.api_version}: {message}")
+        case HTTPStatus.CONFLICT if status.get("reason") == "AlreadyExists":
+            return AlreadyExists(f"{call.object} exists already: {message}")
         case HTTPStatus.CONFLICT:
-            exists = status.get("reason") == "AlreadyExists"
-            what = "exists already" if exists else "was changed by somebody else"
-            return Conflict(f"{call.object} {what}: {message}", exists=exists)
+            return Conflict(f"{call.object} was changed by somebody else: {message}")
         case HTTPStatus.GONE:
             return Expired(f"the API server has forgotten the version of {call.object}: {message}")
     if code == HTTPStatus.TOO_MANY_REQUESTS or (code == HTTPStatus.SERVICE_UNAVAILABLE and after is not None):

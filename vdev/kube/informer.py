@@ -35,11 +35,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Known(Generic[T]):
-    """The part of an object that is kept, with the key, uid and version of the object."""
+    """The part of an object that is kept, with the key and version of the object."""
 
     key: str
     value: T
-    uid: str
     version: str
 
 
@@ -105,10 +104,9 @@ class Informer(Generic[T]):
 
     def wrote(self, document: Object) -> None:
         """Put the object that the server returned for a write into the copy."""
-        key, version = key_of(document), _version_of(document)
-        if key not in self._known and (version == self._version != "" or _is_newer(self._version, version)):
-            return  # the watch is past this version, so the object has been deleted
-        self._see(document)
+        # Otherwise the watch is past this version, so the object has been deleted.
+        if key_of(document) in self._known or _is_newer(_version_of(document), self._version):
+            self._see(document)
 
     def removed(self, key: str) -> None:
         """Remove an object from the copy, because the server answered that it does not exist."""
@@ -152,13 +150,12 @@ class Informer(Generic[T]):
         """Replace the copy by a new list of the objects."""
         found, version = await self._api.list(self.kind, fields=self._fields, keep=self._kept)
         listed = {each.key: each for each in found if each is not None}
-        if not _is_newer(self._version, version):  # otherwise the store was restored or replaced
-            written = (each for each in self._known.values() if _is_newer(each.version, version))
-            listed |= {each.key: each for each in written}  # while the list was in flight
+        is_restored = _is_newer(self._version, version)  # the store of the server, or replaced: versions start again
         self._version = version
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
-            if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):
+            # An older version than the known one was listed before the answer to a write came.
+            if is_restored or old is None or _is_newer(new.version if new else version, old.version):
                 self._replace(key, new)
         self.is_listed = True
         self._look(None)
@@ -167,15 +164,11 @@ class Informer(Generic[T]):
         """Apply changes to the copy for some minutes."""
         # Jitter, so that the agents of all nodes do not list at the same time.
         seconds = self._api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
-        watch = self._api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds)
+        watch = self._api.watch(self.kind, fields=self._fields, version=self._version)
         with contextlib.suppress(TimeoutError):
-            async with watch as events:
+            async with self._api.timing.clock.timeout(seconds), contextlib.aclosing(watch) as events:
                 async for event, document in events:
-                    key = key_of(document)
-                    if event in ("ADDED", "MODIFIED"):
-                        self._see(document)
-                    elif event == "DELETED" and (known := self._known.get(key)) and known.uid == _uid_of(document):
-                        self._replace(key, None)  # with another uid, a new object has the name
+                    self._see(document, is_deleted=event == "DELETED")
                     self._version = _version_of(document)
 
     def _look(self, trouble: ApiServerError | None) -> None:
@@ -193,14 +186,11 @@ class Informer(Generic[T]):
             self.looked.set()
             self._on_look()
 
-    def _see(self, document: Object) -> None:
-        """Put an object into the copy, unless the copy has this version or a newer one."""
-        key, version = key_of(document), _version_of(document)
-        known = self._known.get(key)
-        is_same = known is not None and known.uid == _uid_of(document)
-        if known is not None and is_same and (version == known.version != "" or _is_newer(known.version, version)):
-            return
-        self._replace(key, self._kept(document))
+    def _see(self, document: Object, *, is_deleted: bool = False) -> None:
+        """Put an object into the copy or remove it, unless the copy has this version or a newer one."""
+        known = self._known.get(key_of(document))
+        if known is None or _is_newer(_version_of(document), known.version):
+            self._replace(key_of(document), None if is_deleted else self._kept(document))
 
     def _replace(self, key: str, new: _Known[T] | None) -> None:
         old = self._known.pop(key, None)
@@ -223,11 +213,7 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("an object is left out", kind=str(self.kind), name=key_of(document))
             return None
-        return None if value is None else _Known(key_of(document), value, _uid_of(document), _version_of(document))
-
-
-def _uid_of(document: Object) -> str:
-    return str(document["metadata"].get("uid") or "")
+        return None if value is None else _Known(key_of(document), value, _version_of(document))
 
 
 def _version_of(document: Object) -> str:
