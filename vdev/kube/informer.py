@@ -104,8 +104,8 @@ class Informer(Generic[T]):
 
     def wrote(self, document: Object) -> None:
         """Put the object that the server returned for a write into the copy."""
-        # Otherwise the watch is past this version, so the object has been deleted.
-        if key_of(document) in self._known or _is_newer(_version_of(document), self._version):
+        is_new = not self._version or _is_newer(_version_of(document), self._version)
+        if is_new or key_of(document) in self._known:  # otherwise it has been deleted since
             self._see(document)
 
     def removed(self, key: str) -> None:
