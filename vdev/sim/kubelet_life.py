@@ -100,8 +100,8 @@ class Life(ABC):
             self.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     @abstractmethod
-    def changed(self, pods: frozenset[str]) -> None:
-        """Handle a change of devices. `pods` are the UIDs of pods that hold a device whose health has changed."""
+    def changed(self) -> None:
+        """Update the status of pods and of the node after a change of devices."""
 
     def active(self) -> set[str] | None:
         """The UIDs of active pods; None if not all pods are known yet."""

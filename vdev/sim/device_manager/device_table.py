@@ -80,24 +80,17 @@ class DeviceTable:
         endpoint = self.endpoints.get(resource)
         return endpoint is not None and endpoint.stopped is None and endpoint.lists
 
-    def listed(self, resource: str, devices: Collection[api.Device]) -> frozenset[str]:
-        """Replace the resource's list. Returns the UIDs of pods that hold a new device or one whose health changed.
+    def listed(self, resource: str, devices: Collection[api.Device]) -> None:
+        """Replace the resource's list.
 
         If an id is repeated, the last entry counts, but the id is in both health sets if the entries differ in health.
         Any health other than `Healthy` means unhealthy.
         """
-        before = self.devices.get(resource, {})
         self.devices[resource] = {device.ID: device for device in devices}
         self.healthy[resource] = {device.ID for device in devices if device.health == HEALTHY}
         self.unhealthy[resource] = {device.ID for device in devices if device.health != HEALTHY}
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
-        changed = {each.ID for each in devices if each.ID not in before or before[each.ID].health != each.health}
-        holders: dict[str, str] = {}  # as in the kubelet, of all resources; the first pod wins
-        for held in self.holders.values():
-            for id_ in held.ids:
-                holders.setdefault(id_, held.pod)
-        return frozenset(holders[id_] for id_ in changed & holders.keys())
 
     def disconnected(self, client: "PluginClient", *, now: float, is_1_37: bool) -> bool:
         """Handle a disconnect: the resource's devices become unhealthy and its grace period starts.

@@ -245,7 +245,7 @@ class Registry(api_grpc.RegistrationServicer):
         if self._table.disconnected(victim, now=self._life.clock.now(), is_1_37=self._is_1_37):
             text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
-            self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
+            self._life.changed()  # like the kubelet, without writing the checkpoint
 
     def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices, held = response.devices, self._held(resource)
@@ -256,12 +256,12 @@ class Registry(api_grpc.RegistrationServicer):
                 elsewhere |= dict.fromkeys(known, other)
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
-        touched = self._table.listed(resource, devices)
+        self._table.listed(resource, devices)
         healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
         # Without a text, because the entry about the node has the same numbers.
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
         self._life.save()
-        self._life.changed(touched)
+        self._life.changed()
 
     def _held(self, resource: str) -> set[str]:
         """The ids that containers hold, or that are in an unanswered Allocate call."""

@@ -6,7 +6,6 @@ instance. It deletes a driver's slices 30 s after the last connection ended, and
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..api.kinds import BY_NAME
@@ -31,14 +30,13 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name. Calls `changed` with a driver's name when it reports the health of its devices."""
+    """Registered drivers by name, and the health that they report."""
 
-    def __init__(self, life: Life, *, changed: Callable[[str], None]) -> None:
+    def __init__(self, life: Life) -> None:
         self._objects = life.settings.objects
         self._node = life.settings.node
         self._life = life
         self._journal = life.journal
-        self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
         self._connections: Counter[str] = Counter()  # the number of connects of all instances, by driver
 
@@ -159,7 +157,7 @@ class DriverRegistry:
             try:
                 async for message in client.health():
                     self._journal.find(answer_lint.health(client.driver, message))
-                    self._changed(client.driver)
+                    self._life.changed()
             except CallError as error:
                 if "code = Unimplemented" in str(error):
                     text = (

@@ -47,7 +47,7 @@ class DynamicResources:
         self._strict = life.settings.strict
         self._life = life
         self._journal = life.journal
-        self.drivers = DriverRegistry(life, changed=self._update_pods)
+        self.drivers = DriverRegistry(life)
         self._saving = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -63,7 +63,7 @@ class DynamicResources:
             self._journal.find([warning("checkpoint-unreadable", "", f"{self._state_file}: {problem}")])
         self.drivers.wipe("", "it starts")
         self._life.every(RESYNC_SECONDS, self._reconcile_later)
-        self._life.every(RESYNC_SECONDS, self._update_pods)
+        self._life.every(RESYNC_SECONDS, self._life.changed)
 
     # --- for pods -----------------------------------------------------------------------------------------------------
 
@@ -212,11 +212,6 @@ class DynamicResources:
             await self._save()
 
     # --- health and reconciliation ------------------------------------------------------------------------------------
-
-    def _update_pods(self, driver: str = "") -> None:
-        """Update the status of the pods that hold devices of a driver; of all drivers if `driver` is empty."""
-        found = (info.pods for info in self._claims.values() if not driver or driver in info.drivers)
-        self._life.changed(frozenset[str]().union(*found))
 
     def _reconcile_later(self) -> None:
         if (active := self._life.active()) is not None:

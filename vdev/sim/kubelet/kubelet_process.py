@@ -80,9 +80,9 @@ class KubeletProcess(Life):
             if removed:
                 self.save()
 
-    def changed(self, pods: frozenset[str]) -> None:
+    def changed(self) -> None:
         if self.alive:
-            self.workers.push(pods)
+            self.workers.update_all()
         if self.settings.status_on_change:
             self.tick()
         self.journal.changed()

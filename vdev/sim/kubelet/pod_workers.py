@@ -5,7 +5,6 @@ Pods are stored in `node_state`. The device manager chooses the devices of a con
 
 import asyncio
 import os
-from collections.abc import Collection
 from dataclasses import replace
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
@@ -247,8 +246,7 @@ class PodWorkers:
                 messages[claim.resource] = {id_: text for id_, (_, text) in reports.items() if text}
         container.health, container.health_messages, container.claims = health, messages, claims
 
-    def push(self, uids: Collection[str]) -> None:
-        """Update the status of pods after a change of the health of their devices."""
+    def update_all(self) -> None:
         for pod in self._store.active():
-            if pod.uid in uids and pod.admitted:
+            if pod.admitted:
                 self.update(pod)
