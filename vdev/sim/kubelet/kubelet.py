@@ -244,17 +244,14 @@ class Kubelet:
         """
         record = self._store.record(name, namespace)
         claims = bool(record.claim_names) or not record.bound
-        if claims and not force:
+        if force or not claims:
+            self._store.remove(record)
+            await self._scheduler.release(record.spec)
+        if claims:
             record.terminating = True
             record.stop_containers()
             self._store.note(record)
             await self._sync(record)
-            return
-        self._store.remove(record)
-        if claims and self._process is not None:
-            await self._process.workers.end_deleted(record)
-        elif claims:
-            await self._scheduler.release(record.spec)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """End all containers of a pod. `phase` is Succeeded or Failed."""

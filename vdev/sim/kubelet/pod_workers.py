@@ -189,7 +189,7 @@ class PodWorkers:
         if not pod.claim_names and not pod.terminating:
             return
         try:
-            await self._unprepare(pod)
+            await self._dra.unprepare(pod.uid, [(pod.namespace, name) for name in pod.claim_names])
             await self._scheduler.release(pod.spec)
         except ClaimsError as error:
             if pod.terminating:
@@ -200,17 +200,6 @@ class PodWorkers:
         pod.claims, pod.extended = {}, None
         if pod.terminating and not pod.deleted:
             self._store.remove(pod)
-
-    async def end_deleted(self, pod: PodRecord) -> None:
-        """Release the claims of a force-deleted pod, and try once to unprepare them."""
-        try:
-            await self._scheduler.release(pod.spec)
-            await self._unprepare(pod)
-        except ClaimsError:
-            self._journal.changed()  # the next reconciliation of claims retries
-
-    async def _unprepare(self, pod: PodRecord) -> None:
-        await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in pod.claim_names])
 
     # --- status -------------------------------------------------------------------------------------------------------
 
