@@ -142,14 +142,17 @@ def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint,
     return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
+def of_loss(entry: Entry) -> tuple[Taint, ...]:
+    """The taints of a device that is lost while a claim uses it."""
+    if entry.dra is None or entry.dra.taints.lost is TaintPolicy.NONE:
+        return ()
+    key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
+    return (Taint(key, entry.dra.taints.lost.value),)
+
+
 def lost(pool: PublishedPool, device: DraDevice) -> DraDevice:
     """A device of this pool, as it is published while it is lost and a claim uses it."""
-    taints = device.taints
-    if not device.lost:
-        entry = pool.offered.entries[device.entry]
-        policy = entry.dra.taints.lost if entry.dra else TaintPolicy.NONE
-        key = f"{pool.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
-        taints = () if policy is TaintPolicy.NONE else (Taint(key, policy.value),)
+    taints = device.taints if device.lost else of_loss(pool.offered.entries[device.entry])
     return replace(device, taints=taints, health=GONE, lost=True)
 
 

@@ -77,7 +77,7 @@ def test_no_device_is_prepared_for_two_claims(results, calls):
                 instances[instance] = _claims(places, documents)
                 await instances[instance].restore()
             elif call == "unprepare":
-                assert {ref.uid: ""} == await instances[instance].unprepare([ref])
+                assert {ref.uid: None} == await instances[instance].unprepare([ref])
                 prepared.pop(number, None)
             else:
                 answer = (await instances[instance].prepare([ref]))[ref.uid]
