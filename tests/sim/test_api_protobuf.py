@@ -96,10 +96,10 @@ async def test_a_slice_is_the_same_as_in_json():
 
 
 async def test_wrong_bodies(subtests):
-    """The answer names the kinds that are possible, and the server continues."""
+    """The answer has the reason, and the server continues."""
     cases = [
         (PODS, body("v1", "Pod"), 415, "Pod of v1: the body must be application/json"),
-        (SLICES, body("resource.k8s.io/v1beta1", "ResourceSlice"), 415, "only DeleteOptions, Namespace"),
+        (SLICES, body("resource.k8s.io/v1beta1", "ResourceSlice"), 415, "must be application/json"),
         (MAPS, b'{"kind": "ConfigMap"}', 400, r"begins with b'k8s\x00'"),
         (MAPS, body("v1", "ConfigMap", pb.ConfigMap(data={"a": "b"}))[:-1], 400, "error decoding the body"),
         (MAPS, body("v1", "Namespace"), 400, "apiVersion and kind must be v1 and ConfigMap"),

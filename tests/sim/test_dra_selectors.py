@@ -67,7 +67,7 @@ def test_expressions_that_fail(subtests):
         ("quantity('1').compareTo(semver('1.0.0')) == 0", "CEL runtime error: .*cannot be compared"),
         ("device.foo == 1", "CEL runtime error: .*Key not found in map"),
         ("device.driver + 1 == 2", "CEL runtime error: .*No matching overload"),
-        ("'text'", "CEL compile error: must evaluate to bool or the unknown type, not STRING"),
+        ("'text'", "CEL runtime error: expected a boolean, found 'text'"),
         ("quantity('1') == 1", "CEL compile error: .*no matching overload"),
         ("1 +", "CEL compile error: .*Syntax error"),
     ]

@@ -11,7 +11,7 @@ import yaml
 
 from ..objects import yaml_text
 from . import patches, protobuf_bodies
-from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, invalid, value_at
+from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, value_at
 from .store import Change, ObjectStore, at_version, timestamp, without_status
 
 JSON, YAML, APPLY = "application/json", "application/yaml", "application/apply-patch+yaml"
@@ -301,9 +301,6 @@ def _change(objects: ObjectStore, request: Request) -> Document:
     old = objects.get(kind, *key)
     if request.verb == "update":
         sent = _understood(kind, request.body)
-        if not value_at(sent, "metadata.resourceVersion"):
-            text = "Invalid value: 0: must be specified for an update"
-            raise invalid(kind, request.name, [("metadata.resourceVersion", text)])
     elif patched := _PATCHES.get(request.content_type):
         sent = _understood(kind, patched(old, request.body))
     else:

@@ -112,10 +112,7 @@ def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
         _mapping(each, f"{where}.resources.claims[{number}]")
         for number, each in enumerate(_list(documents, f"{where}.resources.claims"))
     ]
-    found = [(str(row.get("name") or ""), str(row.get("request") or "")) for row in rows]
-    if len(set(found)) != len(found):
-        raise ManifestError(f"{where}.resources.claims: the same claim and request twice")
-    return tuple(found)
+    return tuple((str(row.get("name") or ""), str(row.get("request") or "")) for row in rows)
 
 
 def _check_extended(resource: str, limit: Fraction | None, request: Fraction | None, where: str) -> None:
