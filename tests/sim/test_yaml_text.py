@@ -27,7 +27,9 @@ def test_scalars(subtests):
         with subtests.test(text=text):
             found = yaml_text.document(f"a: {text}")["a"]
             assert (value, type(value)) == (found, type(found))
-            assert [{"a": found}, {"a": found}] == yaml_text.documents(f"a: {text}\n---\na: {text}\n")
+            assert [(1, {"a": found}), (3, {"a": found})] == yaml_text.numbered_documents(
+                f"a: {text}\n---\na: {text}\n"
+            )
 
 
 def test_unreadable_texts(subtests):
@@ -45,7 +47,7 @@ def test_unreadable_texts(subtests):
             with pytest.raises(yaml.YAMLError):
                 yaml_text.document(text)
             with pytest.raises(yaml.YAMLError):
-                yaml_text.documents(text)
+                yaml_text.numbered_documents(text)
 
 
 def test_merge_keys():

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     """The claims of the file in order, and its DeviceClasses by name."""
     try:
-        documents = yaml_text.documents(text_of(path))
+        documents = [document for _, document in yaml_text.numbered_documents(text_of(path))]
     except yaml.YAMLError as wrong:
         raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
     claims: list[Document] = []

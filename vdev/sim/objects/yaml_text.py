@@ -30,11 +30,6 @@ def document(text: str | bytes) -> Any:
         return _Loader(text).get_single_data()
 
 
-def documents(text: str | bytes) -> list[Any]:
-    """Parse all documents. Raises yaml.YAMLError."""
-    return [document for _, document in numbered_documents(text)]
-
-
 def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
     """Parse all documents. Returns each with its first line number. Raises yaml.YAMLError."""
     found: list[tuple[int, Any]] = []
