@@ -15,7 +15,6 @@ import contextlib
 import fnmatch
 import hashlib
 import ipaddress
-import json
 import logging
 import re
 import socket
@@ -111,15 +110,13 @@ def application(
         return _verdict(not_ready(), stand_by())
 
     def document(request: Request) -> Response:
-        body = _json(status())
-        tag = f'"{hashlib.sha256(body).hexdigest()}"'
-        headers = {"Cache-Control": "no-cache", "ETag": tag}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+        answer = JSONResponse(status(), headers={"Cache-Control": "no-cache"})
+        answer.headers["ETag"] = tag = f'"{hashlib.sha256(answer.body).hexdigest()}"'
+        same = request.headers.get("if-none-match") == tag
+        return Response(status_code=304, headers={"Cache-Control": "no-cache", "ETag": tag}) if same else answer
 
     def readings(_request: Request) -> Response:
-        return Response(_json(telemetry()), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return JSONResponse(telemetry(), headers={"Cache-Control": "no-store"})
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -139,48 +136,36 @@ def application(
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None = None) -> Starlette:
+def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] = tuple) -> Starlette:
     """Return the application that serves the devices' sensors. It needs its own port, as scrapers of exporters expect.
-
-        /metrics   Prometheus' text format        /healthz   200
-        /          one line of description
 
     `page` renders the metrics (see `telemetry/exporters.py`) in a thread. The Prometheus library would sort labels and
     append _total to the names of counters.
 
-    With `nodes`, each node's metrics are also at /nodes/<name>/metrics, for which `page` takes the node's name, and
-    /targets lists these paths for Prometheus (http_sd_configs).
+    The metrics of each of the `nodes` of a fleet are also at /nodes/<name>/metrics, for which `page` takes the node's
+    name, and /targets lists these paths for Prometheus (http_sd_configs).
     """
 
     def metrics(request: Request) -> Response:
         node = request.path_params.get("node", "")
-        if nodes is not None and node and node not in nodes():
+        if node and node not in nodes():
             return PlainTextResponse(f"there are no readings of a node {node}\n", status_code=404)
         return Response(page(node) if node else page(), headers={"Content-Type": _TEXT})
 
     async def targets(request: Request) -> Response:
         here = request.headers.get("host", "")
-        names = nodes() if nodes is not None else ()
-        return JSONResponse(
-            [
-                {"targets": [here], "labels": {"__metrics_path__": f"/nodes/{each}/metrics", "node": each}}
-                for each in names
-            ]
-        )
+        labels = [{"__metrics_path__": f"/nodes/{each}/metrics", "node": each} for each in nodes()]
+        return JSONResponse([{"targets": [here], "labels": each} for each in labels])
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def index(_request: Request) -> Response:
-        whose = "this node" if nodes is None else "all nodes"
-        return PlainTextResponse(f"the sensor readings of the devices of {whose} are at /metrics\n")
-
     return answering(
-        Route("/", index),
         Route("/metrics", metrics),
         Route("/healthz", healthz),
         Route("/health", healthz),
-        *([Route("/targets", targets), Route("/nodes/{node}/metrics", metrics)] if nodes is not None else ()),
+        Route("/targets", targets),
+        Route("/nodes/{node}/metrics", metrics),
     )
 
 
@@ -266,10 +251,6 @@ def name_of(listener: socket.socket) -> str:
     """Return the address of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _json(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _verdict(reasons: Sequence[str], well: str = "") -> Response:
