@@ -21,8 +21,7 @@ log = structlog.get_logger(__name__)
 class NodeLock:
     """The right to serve a directory: `take` waits for it, `is_ours` checks it, `release` gives it back.
 
-    If the system cannot lock the directory, the right is given at once. An error of the directory is reported when the
-    sockets are created.
+    If the file system cannot lock the directory, the right is given at once.
     """
 
     def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
@@ -82,6 +81,9 @@ class NodeLock:
         except (FileNotFoundError, NotADirectoryError):
             trial = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {self._directory.parent}"
             why = f"no directory {self._directory}; is --kubelet-dir right, and mounted? {trial}"
+            return why, False, self._intervals.look_for_directory
+        except PermissionError:
+            why = f"no permission to use {self._directory}; run vdev as root, or give it access"
             return why, False, self._intervals.look_for_directory
         except OSError as failed:
             why = f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again"

@@ -1,6 +1,5 @@
 """Locks on a directory. They create no file, and the kernel releases them when the process ends."""
 
-import errno
 import fcntl
 import os
 import threading
@@ -11,10 +10,6 @@ import structlog
 from ..errors import reason_of
 
 log = structlog.get_logger(__name__)
-
-_NOT_NOW = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-)  # a later attempt may succeed
 
 
 class DirectoryLock:
@@ -33,30 +28,22 @@ class DirectoryLock:
     def take(self) -> bool:
         """Return whether this object has the lock. If the file system cannot lock, True until `close`.
 
-        Raises OSError if the directory does not exist or the system lacks a resource; an existing lock is then kept.
+        Raises OSError if the directory cannot be opened; an existing lock is then kept.
         """
         with self._one_at_a_time:
-            return not self._closed and self._take()
-
-    def _take(self) -> bool:
-        if self._is_current():
-            return True
-        handle = None
-        try:
+            if self._closed or self._is_current():
+                return not self._closed
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as failed:
-            if handle is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 os.close(handle)
-            elif failed.errno in _NOT_NOW:
-                raise
-            if isinstance(failed, BlockingIOError):
                 return False
-            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
+            except OSError as failed:
+                log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
+            self.release()
+            self._held = handle
             return True
-        self.release()
-        self._held = handle
-        return True
 
     def _is_current(self) -> bool:
         """Whether the path still leads to the locked directory, whose inode number is not reused while it is open."""
