@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ..aio.program import shown
 from ..deviceplugin.service import ServiceState
 from ..errors import HostError, reason_of
 from .status import not_ready, stalled
@@ -28,8 +29,7 @@ log = structlog.get_logger(__name__)
 
 _MICROSECONDS = 1_000_000
 _SIGNS = 3  # messages in the time after which the watchdog takes the process for dead
-_SHOWN = 8  # ids in a line before the rest is counted
-_LONGEST = 400  # characters of a status; `systemctl status` shows them on one line
+_SHOWN = 8  # ids in a line of the log
 
 
 class ServiceManager:
@@ -95,9 +95,7 @@ class Notifier:
         if manager.watchdog and not stalled(self._agent):
             manager.tell("WATCHDOG", "1")
         pause = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
-        with contextlib.suppress(TimeoutError):
-            async with self._clock.timeout(pause if self._is_ready else self._intervals.retry_ready):
-                await self._changed.wait()
+        await self._clock.wait(self._changed, pause if self._is_ready else self._intervals.retry_ready)
 
     def _absent(self) -> list[str]:
         """Return the ids of hardware that an earlier process listed and that is missing or unhealthy now, in order.
@@ -127,12 +125,17 @@ class Notifier:
             self._manager.tell("READY", "1")
             self._is_ready = True
             if absent and not runs:
-                log.warning("devices that were there before are missing", devices=_shown(absent))
+                log.warning("devices that were there before are missing", count=len(absent), devices=absent[:_SHOWN])
             elif self._waits:
                 log.info("the kubelet waits no more", seconds=round(waited))
         elif has_started and not self._waits:
             self._waits = True
-            log.info("the kubelet waits for devices", devices=_shown(absent), seconds=round(patience - waited))
+            log.info(
+                "the kubelet waits for devices",
+                count=len(absent),
+                devices=absent[:_SHOWN],
+                seconds=round(patience - waited),
+            )
             longer = patience - waited + self._intervals.start_margin
             self._manager.tell("EXTEND_TIMEOUT_USEC", str(int(longer * _MICROSECONDS)))
 
@@ -141,11 +144,5 @@ class Notifier:
         healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
         summary = f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"
         trouble = self._agent.lock.trouble or "; ".join(not_ready(self._agent))
-        missing = f"not there: {', '.join(_shown(absent))}" if absent else ""
-        text = "; ".join(filter(None, (missing, trouble or summary)))
-        line = "".join(each if each.isprintable() else " " for each in text)
-        self._manager.tell("STATUS", line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…")
-
-
-def _shown(ids: list[str]) -> list[str]:
-    return [*ids[:_SHOWN], *([f"and {len(ids) - _SHOWN} more"] if len(ids) > _SHOWN else [])]
+        missing = f"not there: {', '.join(absent)}" if absent else ""
+        self._manager.tell("STATUS", shown("; ".join(filter(None, (missing, trouble or summary)))))
