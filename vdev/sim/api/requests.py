@@ -372,12 +372,10 @@ def _bind(objects: ObjectStore, request: Request, binding: Document) -> None:
         raise Refused(422, "Invalid", "target.name: Required value")
     if metadata.get("uid") not in (None, pod["metadata"]["uid"]):
         raise conflict(kind, name, f"Precondition failed: the pod's UID is {pod['metadata']['uid']}")
-    if pod["metadata"].get("deletionTimestamp"):
-        raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod["metadata"].get("deletionTimestamp") or pod["spec"].get("schedulingGates"):
+        raise conflict(kind, name, f"pod {name} is being deleted, or has scheduling gates")
     if current := pod["spec"].get("nodeName"):
         raise conflict(kind, name, f'pod {name} is already assigned to node "{current}"')
-    if pod["spec"].get("schedulingGates"):
-        raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
     more = {field: metadata.get(field) or {} for field in ("labels", "annotations")}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
     change = {"metadata": more, "spec": {"nodeName": node}, "status": {"conditions": [scheduled]}}
