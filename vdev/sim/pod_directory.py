@@ -46,7 +46,7 @@ class PodDirectory:
         self._journal = journal
         self._path = Path(path)
         self._interval = interval
-        self._files: dict[str, tuple[bytes, list[_Object]]] = {}  # content and objects, by file name
+        self._files: dict[tuple[Path, bytes], list[_Object]] = {}  # objects by file and content
 
     async def run(self) -> None:
         """Sync the directory periodically until cancelled."""
@@ -57,12 +57,11 @@ class PodDirectory:
     async def sync(self) -> None:
         """Read the directory: delete the objects of removed and changed files, and create new objects."""
         found = await asyncio.to_thread(_read, self._path)
-        for name in [name for name, (content, _) in self._files.items() if found.get(name) != content]:
-            _, objects = self._files.pop(name)
-            self._delete(objects)
-        for name in sorted(found.keys() - self._files.keys()):
-            self._files[name] = found[name], self._load(str(self._path / name), found[name])
-        new = [each for _, objects in self._files.values() for each in objects if each.created is None]
+        for file in sorted(self._files.keys() - found):
+            self._delete(self._files.pop(file))
+        for path, content in sorted(found - self._files.keys()):
+            self._files[path, content] = self._load(str(path), content)
+        new = [each for objects in self._files.values() for each in objects if each.created is None]
         # Pods come last, so that their claims and classes exist.
         for each in sorted(new, key=lambda each: (each.is_pod, each.path)):
             self._create(each)
@@ -110,13 +109,13 @@ def _check(document: Any) -> None:
         raise ManifestError(f"expected a {kind.kind} of {kind.api_version}, found {document.get('apiVersion')!r}")
 
 
-def _read(directory: Path) -> dict[str, bytes]:
-    """Return the manifests of a directory by file name; empty if the directory does not exist. Blocks."""
-    found: dict[str, bytes] = {}
+def _read(directory: Path) -> set[tuple[Path, bytes]]:
+    """Return the manifests of a directory with their content; empty if the directory does not exist. Blocks."""
+    found = set()
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for path in sorted(directory.iterdir()):
+        for path in directory.iterdir():
             if path.suffix in _SUFFIXES and not path.name.startswith("."):
                 with contextlib.suppress(OSError):
                     if path.is_file():  # reading a pipe would block
-                        found[path.name] = path.read_bytes()
+                        found.add((path, path.read_bytes()))
     return found

@@ -209,22 +209,15 @@ class EmbeddedNode:
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod without a grace period."""
-        self._must_exist(name)
         await self.kubelet.delete_pod(name)
 
     async def force_delete_pod(self, name: str) -> None:
         """Delete a pod from the API server without waiting for the kubelet."""
-        self._must_exist(name)
         await self.kubelet.delete_pod(name, force=True)
 
     async def restart_container(self, pod: str) -> None:
         """Restart the pod's first app container."""
-        self._must_exist(pod)
         await self.kubelet.restart_container(pod)
-
-    def _must_exist(self, name: str) -> None:
-        if not any(pod.name == name for pod in self.kubelet.pods()):
-            raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` creates it")
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
         await self._objects.create(document["kind"], document)

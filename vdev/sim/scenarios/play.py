@@ -12,7 +12,7 @@ from ...errors import VdevError
 from ..objects.container_edits import edits_json
 from ..objects.pods import ContainerStatus, PodStatus
 from .node import EmbeddedNode
-from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step
+from .scenario import ANY, COMPARISONS, DRIVER, POD_STEPS, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step
 
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
 _Row: TypeAlias = tuple[str, Any, Any]  # place in the expectation, expected value, seen value
@@ -62,6 +62,8 @@ class _Player:
             case "create_pod":
                 await self._node.create_pod(await self._manifest(step.value))
             case name:
+                if name in POD_STEPS and await self._node.pod(step.value) is None:
+                    raise ScenarioError(f"there is no pod {step.value!r} now; `createPod: {step.value}` creates it")
                 method = getattr(self._node, name)
                 await (method() if step.value is None else method(step.value))
 

@@ -26,7 +26,7 @@ COMPARISONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "atLeast": (operator.le, "at least"),
     "lessThan": (operator.gt, "less than"),
 }
-_POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
+POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
 
 
 class ScenarioFormatError(UsageError):
@@ -201,7 +201,7 @@ class Scenario(_Form):
     @model_validator(mode="after")
     def _pods_exist(self) -> Self:
         for number, step in enumerate(self.steps):
-            if step.name in _POD_STEPS and step.value not in self.pods:
+            if step.name in POD_STEPS and step.value not in self.pods:
                 place = f"steps.{number}.{to_camel(step.name)}"
                 raise ValueError(f"{place}: no pod {step.value!r}; there are {sorted(self.pods)}")
         return self
