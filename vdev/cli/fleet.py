@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     loaded = load()
     common.complain(loaded.problems)
     selector = dict(common.pair(each, "--selector", "pool=a100") for each in args.selector.split(",") if each)
-    _check_name(args.name)
+    if names.value_problem(args.name) or names.node_name_problem(args.name):
+        raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {args.name!r}")
     if args.dry_run:
         from ..fleet import dry_run
         from ..fleet.scope import Scope, warnings
@@ -133,8 +134,3 @@ def _sides(fleet: "Fleet", chosen: Options, metrics: str) -> Iterator[Coroutine[
             http.serve, metrics, app, what=what, option="telemetry.address", hosts=chosen.http_hosts
         )
         yield fleet.retrier.supervise(f"serving {what}", serve)
-
-
-def _check_name(fleet: str) -> None:
-    if names.value_problem(fleet) or names.node_name_problem(fleet):
-        raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {fleet!r}")

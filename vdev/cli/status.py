@@ -84,11 +84,9 @@ def _state(status: dict[str, Any]) -> Iterator[str]:
 
 def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
     devices = [device for resource in resources for device in resource["devices"]]
-    if not devices and any(each["devices"] for each in drivers):
-        yield "no devices of the device plugin; claims get those of the DRA drivers below"
-        return
     if not devices:
-        yield f"no devices; vdev plan FILE --node-name {node} --explain says why"
+        if not any(each["devices"] for each in drivers):
+            yield f"no devices; vdev plan FILE --node-name {node} --explain says why"
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"

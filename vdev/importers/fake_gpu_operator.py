@@ -86,9 +86,7 @@ def _gpus_by_profile(draft: Draft, gpu: Item, options: ImportOptions) -> None:
     profile, overrides = gpu.text("profile"), gpu.item("overrides")
     if profile and profile not in _PROFILES:
         draft.omit(gpu.at("profile"), f"{profile!r} is not a built-in profile; write the model and the memory by hand")
-    if gpu.text("backend") == "mock":
-        mocks = "mock runs NVIDIA's plugin on a mocked driver; here, vdev advertises the devices"
-        draft.note(gpu.at("backend"), mocks)
+    gpu.ignore("backend")
     defaults, devices = overrides.item("device_defaults"), overrides.items("devices")
     for device in devices:
         device.ignore("index")
