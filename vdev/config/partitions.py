@@ -15,7 +15,6 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from ..errors import ConfigError
 from ..model import names
 from ..model.geometry import (
-    NOT_ALL_ZERO,
     PIN,
     Geometry,
     LayoutError,
@@ -250,7 +249,7 @@ class GpuConfig(Section):
     """Which GPUs: all (kept as None), or a list of indices."""
     mig_enabled: Flag
     """Whether MIG is on."""
-    mig_devices: Annotated[dict[Text, PartCount], NOT_ALL_ZERO] | None = None
+    mig_devices: dict[Text, PartCount] | None = None
     """Profiles, and how many of each."""
     device_filter: Annotated[list[Text], OneOrMany()] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""

@@ -27,11 +27,9 @@ from .problem import did_you_mean, listed
 from .scalars import (
     NO_DEFAULT,
     AsWritten,
-    Constraint,
     Flag,
     LabelKey,
     Memory,
-    Refusal,
     Text,
     Whole,
     Word,
@@ -66,16 +64,7 @@ MAX_PARTS = 256  # partitions of one profile on a device: at most one per slice
 PartCount = Annotated[Whole, between(0, MAX_PARTS)]
 
 
-def _all_zero_problem(counts: Mapping[str, int]) -> Refusal:
-    if counts and not any(counts.values()):
-        return "all of these are 0", "write {} for a device without partitions"
-    return ""
-
-
-NOT_ALL_ZERO = Constraint(_all_zero_problem)
-"""Refuses counts of partitions that are all zero. No counts are allowed."""
-
-_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(Annotated[dict[Word, PartCount], NOT_ALL_ZERO])
+_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[Word, PartCount])
 
 
 def _profiles(value: object) -> object:

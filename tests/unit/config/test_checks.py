@@ -211,7 +211,6 @@ def test_errors_in_an_entry(subtests):
             'f:5:34: devices[0].partitions["0"]["1g.6gb"]: 1g.6gb',
         ),
         ("virtual: {preset: a30}\n    partitions: {0: {1g.6gb: -1}}", 'partitions["0"]["1g.6gb"]: -1 is out of range'),
-        ("virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
     ]

@@ -192,7 +192,6 @@ def test_errors_in_a_file_of_mig_parted(subtests, load):
             "unknown key 'migdevices'; did you mean 'mig-devices'? allowed: devices",
         ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
-        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}]", "all of these are 0"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}]", "-1 is out of range"),
         (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: 0x20B010DE}]", "write it in quotes"),
         (HEAD + "  a: [{devices: all, mig-enabled: false}]\n  a: [{devices: all, mig-enabled: false}]", "given twice"),
