@@ -70,7 +70,8 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
     # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
-        problems += sharing.unknown_names(spec.sharing, named, _names_elsewhere(spec, node))
+        known = (name for entry in spec.entries for name in (entry.resource, *naming.names_of(spec, entry)))
+        problems += sharing.unknown_names(spec.sharing, (*named, *known))
     listed = {entry.name: entry for entry in entries if entry.listed}
     slots: dict[str, list[Slot]] = defaultdict(list)
     entries_of: dict[str, dict[str, Entry]] = defaultdict(dict)
@@ -122,14 +123,6 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         left_out=frozenset(raw.id for entry in entries for raw in found.get(entry.name, ())) - handed_out,
         claimable=offers,
     )
-
-
-def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
-    """Resource names of the configuration that are not on this node, or that only claims get."""
-    here = spec.on_node(node)
-    templates = (entry.resource for entry in here if entry.is_templated)
-    others = (each for each in spec.entries if not each.is_on(node) or (each.dra and not each.listed))
-    return frozenset((*templates, *(name for entry in others for name in naming.names_of(spec, entry))))
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

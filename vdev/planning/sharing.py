@@ -50,12 +50,12 @@ def slots_of(
             yield target, entry, Slot(replica_id(device.id, number), shared_device, number, device.raw.health)
 
 
-def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
-    """A warning for each name in the sharing section that is neither on this node nor in `elsewhere`."""
+def unknown_names(block: TimeSlicing, known: Collection[str]) -> Iterator[Problem]:
+    """A warning for each name in the sharing section that no entry can have."""
     for each in block.resources:
-        if each.name not in names and each.name not in elsewhere:
+        if each.name not in known:
             yield warning(
-                each.where, f"sharing names {each.name!r}, which no entry has", did_you_mean(each.name, names)
+                each.where, f"sharing names {each.name!r}, which no entry has", did_you_mean(each.name, known)
             )
 
 
