@@ -24,7 +24,6 @@ log = structlog.get_logger(__name__)
 
 _OURS = "vdev-*.json"
 _MAX_BYTES = 2**26  # of a file that an earlier process left: tens of thousands of devices
-_MOST_SHOWN = 3  # reasons in one text
 
 _Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
@@ -44,9 +43,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
     @property
     def trouble(self) -> str:
         """Why containers may not get their devices, or the empty string."""
-        reasons = [*dict.fromkeys(self.failed.values())]
-        more = len(reasons) - _MOST_SHOWN
-        return "; ".join((*reasons[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())))
+        return "; ".join(dict.fromkeys(self.failed.values()))
 
     def wanted(self, plan: DesiredState) -> Mapping[_Name, _Device]:
         return _devices(plan.cdi.values())

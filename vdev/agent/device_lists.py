@@ -145,8 +145,7 @@ def _update(resource: str) -> str:
 def _log_change(change: Change) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
-            some = [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
-            log.info(event, resource=change.name, count=len(ids), devices=some)
+            log.info(event, resource=change.name, count=len(ids), devices=ids[:_LISTED])
     changed = change.health
     for slot, old, health in changed[:_LISTED]:
         if old.healthy != health.healthy:
