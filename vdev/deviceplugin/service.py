@@ -60,12 +60,7 @@ class ResourceService:
     `servicer` answers the calls on each of its sockets, one after the other.
     """
 
-    def __init__(
-        self,
-        resource: Resource,
-        encoded: bytes,
-        agent: "Agent",
-    ) -> None:
+    def __init__(self, resource: Resource, encoded: bytes, agent: "Agent") -> None:
         self.name = resource.name
         self.state = ServiceState.STARTING
         self.trouble = ""
@@ -107,13 +102,9 @@ class ResourceService:
 
     async def spoil_socket(self, *, replace: bool) -> None:
         """Delete the socket's file, or replace it by one on which no process listens, because of a fault rule."""
-        server = self._server
-        if server is None:
-            return
-        await asyncio.to_thread(_spoil, server.path, replace=replace)
-        if self._server is not server:  # `run` has closed it and removed its path by now
-            await asyncio.to_thread(server.path.unlink, missing_ok=True)
-        self._wake.set()
+        if self._server is not None:
+            await asyncio.to_thread(_spoil, self._server.path, replace=replace)
+            self._wake.set()
 
     async def run(self) -> None:
         """Serve and register until cancelled. Failures of this resource are never raised."""
@@ -274,6 +265,4 @@ class ResourceService:
                 log.info("stopped", resource=self.name)
             case ServiceState.SERVING:
                 log.info("serving", resource=self.name, socket=self.socket)
-            case ServiceState.STARTING:
-                pass
         self._agent.on_state(self.name, state)

@@ -111,14 +111,7 @@ class Servicer:
     it ends. `calls.wake()` lets streams and calls check their state again.
     """
 
-    def __init__(
-        self,
-        resource: Resource,
-        encoded: bytes,
-        agent: "Agent",
-        *,
-        on_stream: Callable[[], None],
-    ) -> None:
+    def __init__(self, resource: Resource, encoded: bytes, agent: "Agent", *, on_stream: Callable[[], None]) -> None:
         self.resource = resource
         self.streams = 0
         self.streams_opened = 0  # since the socket was made

@@ -116,12 +116,8 @@ class SocketServer:
 
 def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
-    if isinstance(failed, PermissionError) or not os.access(directory.parent, os.X_OK):
-        return f"no permission to use {directory}; run vdev as root, or give it access"
     if not os.path.isdir(directory):
         return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
-    if not os.access(directory, os.W_OK):
-        if os.geteuid() == 0:
-            return f"{directory} is not writable, not even for root: is it mounted read-only?"
-        return f"{directory} is not writable; run vdev as root, or give it access"
+    if isinstance(failed, PermissionError) or not os.access(directory, os.W_OK):
+        return f"no permission to use {directory}; run vdev as root, and mount the directory writable"
     return str(failed) or type(failed).__name__
