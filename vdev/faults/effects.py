@@ -332,31 +332,21 @@ def _seconds_problem(value: float) -> Refusal:
     return ""
 
 
-class ApiVerb(StrEnum):
-    """Verbs of requests to the API server, as in RBAC."""
+_WATCHED = ("nodes", "pods", "resourceslices")
 
-    GET = "get"
-    LIST = "list"
-    WATCH = "watch"
-    CREATE = "create"
-    UPDATE = "update"
-    PATCH = "patch"
-    DELETE = "delete"
+ApiVerb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+"""Verbs of requests to the API server, as in RBAC."""
 
-
-class ApiResource(StrEnum):
-    """Resources of requests to the API server, as in RBAC."""
-
-    NODES = "nodes"
-    NODES_STATUS = "nodes/status"
-    EVENTS = "events"
-    PODS = "pods"
-    RESOURCE_SLICES = "resourceslices"
-    RESOURCE_CLAIMS = "resourceclaims"
-    RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
-
-
-_WATCHED = frozenset({ApiResource.NODES, ApiResource.PODS, ApiResource.RESOURCE_SLICES})
+ApiResource = Literal[
+    "nodes",
+    "nodes/status",
+    "events",
+    "pods",
+    "resourceslices",
+    "resourceclaims",
+    "resourceclaims/status",
+]
+"""Resources of requests to the API server, as in RBAC."""
 
 
 class ApiFaults(Section):
@@ -383,7 +373,7 @@ class ApiFaults(Section):
     @property
     def of_verbs(self) -> tuple[ApiVerb, ...]:
         """The verbs of the requests that fail; empty for all."""
-        return (ApiVerb.WATCH,) if self.watch else self.verbs
+        return ("watch",) if self.watch else self.verbs
 
     def concerns(self, verb: str, resource: str) -> bool:
         verbs = self.of_verbs
@@ -392,7 +382,7 @@ class ApiFaults(Section):
     @property
     def ends_watches(self) -> bool:
         """Whether open watches must end, because a new watch would fail."""
-        return any(self.concerns(ApiVerb.WATCH, each) for each in _WATCHED)
+        return any(self.concerns("watch", each) for each in _WATCHED)
 
 
 class SliceFaults(OneFault):

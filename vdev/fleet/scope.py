@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dra.published_devices import NO_POOLS
-from ..faults.effects import ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule
 from ..model.fleet import Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
@@ -137,7 +136,7 @@ def delayed(plan: DesiredState, delays: Delays, age: float | None) -> tuple[Desi
     return due, min(waits, default=None)
 
 
-_WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
+_WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
 def without_effect(rule: FaultRule) -> str:
@@ -147,7 +146,7 @@ def without_effect(rule: FaultRule) -> str:
     # Only writes about the nodes can fail. The status of claims is written by DRA drivers only.
     if (api := rule.api) is not None:
         has_writes = not api.of_verbs or not _WRITES.isdisjoint(api.of_verbs)
-        if not has_writes or api.resources == (ApiResource.RESOURCE_CLAIMS_STATUS,):
+        if not has_writes or api.resources == ("resourceclaims/status",):
             return "one controller reads for all nodes, so only writes can fail for some of them"
     return "no kubelet, plugin or container runs there" if rule.traits.of_kubelet else ""
 
