@@ -73,7 +73,6 @@ BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True) | dict.f
 )
 """The values of Go's strconv.ParseBool, as for NVIDIA's flags."""
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
-_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
 
 def _boolean(given: str | bool) -> bool:
@@ -103,12 +102,6 @@ def _host(name: str) -> str:
             "port"
         )
     return name
-
-
-def _seconds(given: str | float) -> float:
-    if not _SECONDS.fullmatch(text := str(given)):
-        raise ValueError(f"{text!r} is not a number of seconds; expected one such as 30, 30s or 0")
-    return float(text.removesuffix("s"))
 
 
 def _run_dir() -> Path:
@@ -192,7 +185,9 @@ class Options(BaseModel):
     """directory for the state over a restart: what was advertised, and the last good configuration"""
     no_state: Annotated[Boolean, _node("VDEV_NO_STATE")] = False
     """keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start"""
-    boot_wait: Annotated[float, BeforeValidator(_seconds), _node("VDEV_BOOT_WAIT", metavar="SECONDS")] = PRODUCTION.boot
+    boot_wait: Annotated[float, Field(ge=0, allow_inf_nan=False), _node("VDEV_BOOT_WAIT", metavar="SECONDS")] = (
+        PRODUCTION.boot
+    )
     """as a systemd service: how long the kubelet's start waits for devices that were there in the last run"""
 
     kubelet_dir: Annotated[Path, _kubelet("VDEV_KUBELET_DIR", metavar="DIR")] = Path("/var/lib/kubelet")

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ..agent.options import BOOLEANS, Group, Option, Options, declare, items
-from ..errors import ConfigError, UsageError
+from ..errors import UsageError
 from ..model.problem import Override
 from ..model.section import PROBLEM
 from ..model.spec import Spec
@@ -167,7 +167,7 @@ def _help(option: Option) -> str:
 
 def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Options:
     """The options of a command. Options that the command does not have keep their defaults, even if the environment
-    sets them. Raises UsageError with all errors.
+    sets them. Raises UsageError with all errors. `config.load` checks those that are also keys of the file.
     """
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -182,14 +182,10 @@ def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
             overrides[option.key] = Override(_file_value(option, value), source)
         else:
             values[option.field], sources[option.field] = value, source
-    problems = _refused(overrides) if overrides else []
     try:
-        options = Options(**values, overrides=overrides)
+        return Options(**values, overrides=overrides)
     except ValidationError as invalid:
-        problems += [_problem(each, sources) for each in invalid.errors()]
-    if problems:
-        raise UsageError("\n".join(problems))
-    return options
+        raise UsageError("\n".join(_problem(each, sources) for each in invalid.errors())) from None
 
 
 def _given(option: Option, flag: Any, environ: Mapping[str, str]) -> tuple[Any, str]:
@@ -207,17 +203,6 @@ def _file_value(option: Option, given: str | list[str]) -> str | bool | tuple[st
     if option.is_list:
         return tuple(items(given))
     return BOOLEANS.get(str(given), str(given)) if option.is_boolean else str(given)
-
-
-def _refused(overrides: Mapping[str, Override]) -> list[str]:
-    """The errors in values of the file, by the file's own checks."""
-    from .. import config  # not needed without such options
-
-    try:
-        config.load_text("version: v1", overrides=overrides)
-    except ConfigError as bad:
-        return [str(each) for each in bad.problems if each.is_error]
-    return []
 
 
 def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
