@@ -93,10 +93,8 @@ class ApiServer(server.ApiServer):
     bookmarks = 0.0  # sent at once, so that no test waits for one
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
-        rules = release or Release()
-        rules.more = self._problems
         self._schemas = schemas
-        self._new_store = functools.partial(CanonicalStore, rules=rules)
+        self._new_store = functools.partial(CanonicalStore, release or Release(), self._problems)
         super().__init__(self._new_store())
         self.kinds, self.tls = kinds, tls
         self._begin()
@@ -270,7 +268,7 @@ class ApiServer(server.ApiServer):
         request = _REQUEST.get()
         if request is not None:
             self.look_at(request, old, new)
-        if request is None or kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
+        if request is None or kind.kind != "ResourceClaim" or self.objects.release.version < (1, 36):
             return
         before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
         wanted = f"associated-node:{request.verb}"

@@ -14,7 +14,19 @@ _NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 
 
 class CanonicalStore(ObjectStore):
-    """Stores each quantity in canonical form."""
+    """Stores each quantity in canonical form, with the rules of a release. `more` finds additional problems."""
+
+    def __init__(self, release, more):
+        self.release, self._more = release, more
+        super().__init__()
+
+    def problems(self, kind, old, new):
+        yield from self.release.problems(kind, new, super().problems(kind, old, new))
+        yield from self._more(kind, old, new)
+
+    def set_defaults(self, kind, new):
+        super().set_defaults(kind, new)
+        self.release.complete(kind, new)
 
     def create(self, kind, namespace, document, manager):
         return super().create(kind, namespace, as_given_back(kind.kind, document), manager)

@@ -1,7 +1,6 @@
 """The rules of Kubernetes releases other than that of the embedded API server."""
 
 from vdev.sim.api.store import timestamp
-from vdev.sim.api.validation import Rules
 
 _SPLIT_COUNTERS = (1, 35)  # the first release in which counters need their own slice
 _GATES = (1, 36)  # the first release in which partitions, taints and shares are enabled by default
@@ -11,21 +10,15 @@ _GATED = (
 )
 
 
-class Release(Rules):
-    """The rules of a release.
+class Release:
+    """The rules of a release. With `alpha`, partitions, taints and shares are enabled although they are alpha."""
 
-    With `alpha`, partitions, taints and shares are enabled although they are alpha. `more` finds additional problems.
-    """
-
-    def __init__(self, version=Rules.version, *, alpha=False):
-        super().__init__()
+    def __init__(self, version=(1, 36), *, alpha=False):
         self.version = version
-        self.more = lambda _kind, _old, _new: ()
         self._gates = alpha or version >= _GATES
 
     def complete(self, kind, new):
         """Set the times of taints, and drop empty lists of a ResourceSlice and fields of disabled feature gates."""
-        super().complete(kind, new)
         if kind.kind != "ResourceSlice":
             return
         if not self._gates:
@@ -41,14 +34,13 @@ class Release(Rules):
             for taint in device.get("taints", ()):
                 taint.setdefault("timeAdded", timestamp())
 
-    def problems(self, kind, old, new):
-        """Add the problems of `more`. Before 1.35, counters may be in the slice of their devices."""
-        for field, text in super().problems(kind, old, new):
+    def problems(self, kind, new, found):
+        """Add problems to those that the store found. Before 1.35, counters may be in the slice of their devices."""
+        for field, text in found:
             if self.version >= _SPLIT_COUNTERS or "exclude each other" not in text:
                 yield field, text
         if kind.kind == "ResourceClaim":
             yield from _device_statuses(new.get("status") or {})
-        yield from self.more(kind, old, new)
 
 
 def _drop_empty(document, names):

@@ -134,19 +134,18 @@ def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Re
 # --- discovery --------------------------------------------------------------------------------------------------------
 
 
-def discovery(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Document]:
+def discovery(kinds: Iterable[ApiKind]) -> Mapping[str, Document]:
     """Return the discovery documents by path: groups, versions and kinds. kubectl requests them first.
 
     The OpenAPI document has no schemas. It only declares server-side validation of patches, so kubectl does not
     validate them.
     """
-    major, minor = map(str, version)
     by_root: dict[str, list[ApiKind]] = {}
     for each in kinds:
         by_root.setdefault(each.root, []).append(each)
     groups = [_group(rows[0]) for rows in by_root.values() if rows[0].group]
     found: dict[str, Document] = {
-        "/version": {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}.2", "platform": "vdev/sim"},
+        "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "vdev/sim"},
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
         "/openapi/v3": {"paths": {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in by_root}},

@@ -141,7 +141,7 @@ class ApiServer:
     def _routes(self) -> list[Route]:
         found = [
             Route(path, functools.partial(_about, document), methods=["GET"])
-            for path, document in discovery(self.kinds, self.objects.rules.version).items()
+            for path, document in discovery(self.kinds).items()
         ]
         for kind in self.kinds:
             respond = functools.partial(self._receive, kind, "")

@@ -15,10 +15,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..objects import pod_manifest
 from . import ownership
-from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, invalid, not_found, value_at, wrong
+from .kinds import BY_NAME, DRA, ApiKind, Document, Refused, Stored, conflict, invalid, not_found, value_at, wrong
 from .ownership import Manager, Owners
-from .validation import Rules
+from .validation import wrong_fields, wrong_metadata
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 NAMESPACES = ("default", "kube-system")
@@ -49,10 +50,9 @@ def timestamp() -> str:
 
 
 class ObjectStore:
-    """All objects of the API server. `rules` are those of a Kubernetes release."""
+    """All objects of the API server."""
 
-    def __init__(self, *, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules()
+    def __init__(self) -> None:
         self.version = 1000
         self.forgotten = 0  # changes up to this version are no longer stored
         self._listeners: list[Callable[[], None]] = []
@@ -152,16 +152,48 @@ class ObjectStore:
         metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
         new |= {"apiVersion": kind.api_version, "kind": kind.kind}
         new["metadata"] = metadata | self._own_metadata(key, old)
-        if problems := [*self.rules.problems(kind, old, new)]:
+        if problems := [*self.problems(kind, old, new)]:
             raise invalid(kind, key[1], problems)
-        self.rules.complete(kind, new)
-        changed = [path for path in kind.immutable if old and value_at(new, path) != value_at(old, path)]
-        if changed:
-            raise invalid(kind, key[1], [(path, wrong(value_at(new, path), _IMMUTABLE)) for path in changed])
+        self.set_defaults(kind, new)
         if owners is None:
             owned = new if old or not kind.status else without_status(new)  # the first status has no owner
             owners = ownership.updated(self._owners.get((kind, *key), {}), manager, old, owned)
         return self._store(kind, key, old, new, owners)
+
+    def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
+        """Yield field and message of each problem of a new or changed object. `old` is empty for a new object.
+
+        Nodes, Events, ConfigMaps and Leases have no checks besides those of their metadata.
+        """
+        if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
+            yield from problems
+            return
+        yield from wrong_metadata(new["metadata"])
+        if kind.kind == "Pod":
+            try:
+                pod_manifest.parse(new)
+            except pod_manifest.ManifestError as error:
+                yield "", str(error)
+        for path in kind.immutable if old else ():
+            if value_at(old, path) != (value := value_at(new, path)):
+                yield path, wrong(value, _IMMUTABLE)
+        before, after = (value_at(each, "status.allocation") for each in (old, new))  # of a claim
+        if before and after and before != after:
+            yield "status.allocation", wrong(after, _IMMUTABLE)
+
+    def set_defaults(self, kind: ApiKind, new: Stored) -> None:
+        """Set the defaults of a valid Pod. Other kinds have no defaults here."""
+        if kind.kind != "Pod":
+            return
+        spec = new["spec"]
+        spec.setdefault("restartPolicy", "Always")
+        spec.setdefault("schedulerName", "default-scheduler")
+        spec.setdefault("terminationGracePeriodSeconds", 30)
+        for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+            resources = container.setdefault("resources", {})
+            if limits := resources.get("limits"):
+                resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        new.setdefault("status", {"phase": "Pending"})
 
     def _check_metadata(self, kind: ApiKind, key: Key, old: Stored, sent: Document) -> None:
         """Check that the metadata in a request match the object. Raises Refused."""

@@ -1,4 +1,4 @@
-"""Defaults and validation of API objects in a Kubernetes release.
+"""Validation of API objects.
 
 It validates the metadata of all kinds, and all fields of DRA objects with the types of Kubernetes 1.36. Names and
 types of fields come from the protobuf messages; readers of the store rely on them. A real API server drops unknown
@@ -17,8 +17,7 @@ from ...model import names
 from ...model.quantity import amount_of
 from ...pb import api_objects_pb2 as pb
 from ..lint import twice
-from ..objects import pod_manifest
-from .kinds import DRA, ApiKind, Document, value_at, wrong
+from .kinds import wrong
 from .protobuf_bodies import INLINE
 
 _Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
@@ -37,45 +36,6 @@ _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of fields whose J
     pb.RawExtension.DESCRIPTOR: (lambda _: True, "anything"),
     pb.FieldsV1.DESCRIPTOR: (lambda _: True, "anything"),
 }
-
-
-class Rules:
-    """Defaults and validation of one Kubernetes release."""
-
-    version = (1, 36)
-
-    def complete(self, kind: ApiKind, new: dict[str, Any]) -> None:
-        """Set the defaults of a valid Pod. Other kinds have no defaults here."""
-        if kind.kind != "Pod":
-            return
-        spec = new["spec"]
-        spec.setdefault("restartPolicy", "Always")
-        spec.setdefault("schedulerName", "default-scheduler")
-        spec.setdefault("terminationGracePeriodSeconds", 30)
-        for container in (*spec["containers"], *(spec.get("initContainers") or ())):
-            resources = container.setdefault("resources", {})
-            if limits := resources.get("limits"):
-                resources["requests"] = {**limits, **(resources.get("requests") or {})}
-        new.setdefault("status", {"phase": "Pending"})
-
-    def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
-        """Yield field and message of each problem of a new or changed object. `old` is empty for a new object.
-
-        Nodes, Events, ConfigMaps and Leases have no checks besides those of their metadata.
-        """
-        if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
-            yield from problems
-            return
-        yield from wrong_metadata(new["metadata"])
-        if kind.kind == "Pod":
-            try:
-                pod_manifest.parse(new)
-            except pod_manifest.ManifestError as error:
-                yield "", str(error)
-        if kind.kind == "ResourceClaim":
-            before, after = (value_at(each, "status.allocation") for each in (old, new))
-            if before and after and before != after:
-                yield "status.allocation", "Invalid value: field is immutable"
 
 
 # --- fields of DRA objects --------------------------------------------------------------------------------------------
