@@ -20,7 +20,7 @@ from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
-from .rules import DEVICE, KINDS, FaultRule
+from .rules import COUNTS_BEGINNINGS, DEVICE, KINDS, FaultRule
 from .schedule import NO_LABELS, Activation, Dice, begins_between, earliest, hits, on_node, phase, seconds_of
 from .targets import ActiveFaults
 
@@ -377,7 +377,7 @@ class Engine:
         devices = sorted({each for _, each in run.targets})[:8] if rule.kind == DEVICE else None
         level, event = (logging.WARNING, "fault begins") if run.active else (logging.INFO, "fault ends")
         self._log(level, event, run, devices=devices)
-        if run.active and rule.traits.counts_beginnings:
+        if run.active and rule.kind in COUNTS_BEGINNINGS:
             for resource in self._resources_of(run):
                 self._count(run, resource)
 

@@ -5,8 +5,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
@@ -166,32 +165,19 @@ DEVICE = "device"
 """The kind of rules with effects on devices. The kind of another rule is the key of its effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """The properties in which kinds of rules differ."""
+KINDS = (
+    *(DEVICE, "rpc", "register", "stream", "socket", "cdi", "podResources", "process"),
+    *("event", "condition", "api", "slices", "healthStream"),
+)
+OF_KUBELET = frozenset({"rpc", "register", "stream", "socket", "cdi", "podResources", "process", "healthStream"})
+"""The kinds that need a kubelet on the node."""
+COUNTS_CALLS = frozenset({"rpc", "register", "api"})
+"""The kinds whose `nth` and `probability` are about calls or requests, not about repetitions."""
+COUNTS_BEGINNINGS = frozenset({DEVICE, "cdi", "podResources", "condition"})
+"""The kinds that are counted once when the fault begins; other kinds are counted per effect."""
+_OF_DRIVERS = frozenset({"slices", "healthStream"})  # `resource` names DRA drivers
+_MOMENTARY = frozenset({"process", "event"})  # happens at its beginning and has no duration
 
-    of_kubelet: bool = False  # needs a kubelet on the node
-    of_drivers: bool = False  # `resource` names DRA drivers
-    is_momentary: bool = False  # happens at its beginning and has no duration
-    counts_calls: bool = False  # `nth` and `probability` are about calls or requests, not about repetitions
-    counts_beginnings: bool = False  # counted once when the fault begins; other kinds are counted per effect
-
-
-KINDS: Mapping[str, Traits] = {
-    DEVICE: Traits(counts_beginnings=True),
-    "rpc": Traits(of_kubelet=True, counts_calls=True),
-    "register": Traits(of_kubelet=True, counts_calls=True),
-    "stream": Traits(of_kubelet=True),
-    "socket": Traits(of_kubelet=True),
-    "cdi": Traits(of_kubelet=True, counts_beginnings=True),
-    "podResources": Traits(of_kubelet=True, counts_beginnings=True),
-    "process": Traits(of_kubelet=True, is_momentary=True),
-    "event": Traits(is_momentary=True),
-    "condition": Traits(counts_beginnings=True),
-    "api": Traits(counts_calls=True),
-    "slices": Traits(of_drivers=True),
-    "healthStream": Traits(of_kubelet=True, of_drivers=True),
-}
 EFFECTS = (*OF_DEVICES, *(kind for kind in KINDS if kind != DEVICE))
 """The keys of all effects. A rule has one of them; `health` may be combined with `xid`."""
 
@@ -308,14 +294,10 @@ class FaultRule(Placed):
 
     @property
     def kind(self) -> str:
-        """The kind of the effect, a key of KINDS."""
+        """The kind of the effect, one of KINDS."""
         values = self.by_key
         effect = next(key for key in EFFECTS if values[key])
         return DEVICE if effect in OF_DEVICES else effect
-
-    @property
-    def traits(self) -> Traits:
-        return KINDS[self.kind]
 
     @property
     def verdict(self) -> Health | None:
@@ -334,12 +316,12 @@ class FaultRule(Placed):
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
-        return self.traits.is_momentary or closes or wipes or breaks or self.socket is not None
+        return self.kind in _MOMENTARY or closes or wipes or breaks or self.socket is not None
 
     @property
     def momentary(self) -> bool:
         """Whether the fault ends as soon as it has begun."""
-        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.acts_once)
+        return self.kind in _MOMENTARY or (self.lasts is None and self.api is None and self.acts_once)
 
     @property
     def of_resources(self) -> bool:
@@ -352,7 +334,7 @@ class FaultRule(Placed):
         """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
             return any(isinstance(each, effects.ClaimCall) for each in self.rpc)
-        return self.traits.of_drivers
+        return self.kind in _OF_DRIVERS
 
     @property
     def triggered(self) -> bool:

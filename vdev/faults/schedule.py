@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 from ..model.device import EMPTY, Key
 from .effects import DelayTimes, FlapTimes
-from .rules import ALWAYS, FaultRule, OnNodes
+from .rules import ALWAYS, COUNTS_CALLS, FaultRule, OnNodes
 
 NO_LABELS = EMPTY
 _SCALE = float(2**53)  # the integers that a float holds exactly
@@ -132,7 +132,7 @@ def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: flo
     # Skip past repetitions. Jitter moves a start by up to one period, and the last span may not have ended.
     number = max(0, math.floor((after - activation.at - at) / period) - 2) if period and after > activation.at else 0
     # `nth` and `probability` apply to repetitions only if they do not apply to calls, allocations or files.
-    is_certain = activation.once or rule.traits.counts_calls or rule.on_allocate or rule.on_file is not None
+    is_certain = activation.once or rule.kind in COUNTS_CALLS or rule.on_allocate or rule.on_file is not None
     while times is None or number < times:
         start = activation.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
         real = is_certain or hits(rule, dice, number + 1)

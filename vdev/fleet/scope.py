@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dra.published_devices import NO_POOLS
-from ..faults.rules import DEVICE, FaultRule
+from ..faults.rules import DEVICE, OF_KUBELET, FaultRule
 from ..model.fleet import Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -148,7 +148,7 @@ def without_effect(rule: FaultRule) -> str:
         has_writes = not api.of_verbs or not _WRITES.isdisjoint(api.of_verbs)
         if not has_writes or api.resources == ("resourceclaims/status",):
             return "one controller reads for all nodes, so only writes can fail for some of them"
-    return "no kubelet, plugin or container runs there" if rule.traits.of_kubelet else ""
+    return "no kubelet, plugin or container runs there" if rule.kind in OF_KUBELET else ""
 
 
 def warnings(spec: Spec) -> Iterator[Problem]:
