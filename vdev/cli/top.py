@@ -84,18 +84,14 @@ def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str
     devices: list[_Device] = document["devices"]
     yield _summary(document["node"], devices)
     yield ""
-    shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
-    yield from common.table(_COLUMNS, shown, color=_color, indent="")
-    if len(shown) < len(devices):
-        rest = len(devices) - len(shown)
-        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Color.FAINT)
+    devices = sorted(devices, key=lambda each: _order(each, sort))
+    yield from common.table(_COLUMNS, devices, most=rows or None, color=_color, indent="")
 
 
 def names_of(device: _Device) -> set[str]:
     """The names by which a device can be chosen."""
     index = device["index"]
-    pods = {f"{each['namespace']}/{each['pod']}" for each in device["holders"]}
-    return {device["id"], device["resource"], device["entry"], _selector(device), index, *pods} - {index}
+    return {device["id"], device["resource"], device["entry"], _selector(device), *_holders(device)} - {index}
 
 
 def _summary(node: str, devices: Sequence[_Device]) -> str:
@@ -108,12 +104,6 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     count = counted(len(devices), "device")
     watts = f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {watts}"
-
-
-def _memory(each: _Device) -> str:
-    if each["lost"] or not each["memoryTotalMiB"]:
-        return "-"
-    return f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB"
 
 
 def _trouble(each: _Device) -> str:
@@ -140,9 +130,8 @@ def _color(each: _Device) -> Color | None:
     return None if each["holders"] else Color.FAINT
 
 
-def _holders(each: _Device) -> str:
-    pods = list(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in each["holders"]))
-    return ", ".join(pods[:2]) + (f" and {len(pods) - 2} more" if len(pods) > 2 else "")
+def _holders(each: _Device) -> list[str]:
+    return list(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in each["holders"]))
 
 
 def _selector(each: _Device) -> str:
@@ -155,11 +144,11 @@ def _name(each: _Device) -> str:
 
 _COLUMNS: common.Columns = {
     "DEVICE": _name,
-    "LOAD": lambda each: None if each["lost"] else f"{each['load']:3.0f} %",
-    "": lambda each: None if each["lost"] else ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
-    "MEMORY": _memory,
-    "TEMP": lambda each: None if each["lost"] else f"{each['temperature']:.0f} °C",
-    "POWER": lambda each: None if each["lost"] else f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
+    "LOAD": lambda each: f"{each['load']:3.0f} %",
+    "": lambda each: ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
+    "MEMORY": lambda each: f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB",
+    "TEMP": lambda each: f"{each['temperature']:.0f} °C",
+    "POWER": lambda each: f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
     "STATE": lambda each: _trouble(each) or ("busy" if each["load"] else "idle"),
     "HOLDERS": _holders,
 }

@@ -61,7 +61,7 @@ def test_order():
 def test_the_number_of_rows_is_limited():
     lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
     assert len(lines) == 2 + 1 + 10 + 1
-    assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
+    assert lines[-1].startswith("  … and 1990 more; ")
 
 
 @pytest.fixture
