@@ -171,7 +171,7 @@ class Fleet:
     @property
     def writes(self) -> int:
         """The number of write requests since the start."""
-        return self._api.writes
+        return self._api.connection.writes
 
     async def run(self, *, until: Callable[[], Awaitable[object]]) -> None:
         """Reconcile the nodes with the file, until cancelled or until `until` returns."""

@@ -3,25 +3,20 @@
 Each write names its field manager. An apply without `force` does not take fields that another manager owns.
 """
 
-import asyncio
 import contextlib
 import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..api_server import NO_SERVER, ApiServerAddress
+from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
-from .errors import ApiCall, Unconfigured, Unreachable
+from .connection import Connection, patch_type, resource
+from .errors import ApiCall
 from .objects import MANAGER, NODES, Object, ObjectKind
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 _PAGE = 500  # objects in one page of a list, the page size of client-go
 _PAGES = 10  # a list may take this many times as long as another request
-_AT_ONCE = 16  # requests in flight, not counting watches
 
 T = TypeVar("T")
 Document: TypeAlias = dict[str, Any]
@@ -46,36 +41,29 @@ class Api:
     ) -> None:
         self.has_server = server is not None
         self.timing = timing
-        self._shared = _Shared(server)
+        self.connection = Connection(server, timing)
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """Return a client that shares everything with this one except the fault hook."""
+        """Return a client that shares the connection with this one, with another fault hook."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
 
-    @property
-    def writes(self) -> int:
-        """How many write requests were sent."""
-        return self._shared.writes
-
     async def connect(self) -> None:
         """Read the kubeconfig or service account, without sending a request. Raises Unconfigured."""
-        await self._connect(ApiCall(verb="get", kind=NODES))
+        await self.connection.client(ApiCall(verb="get", kind=NODES))
 
     async def aclose(self) -> None:
-        """Close the connection, which ends open requests and watches; the next request opens a new one."""
-        connection, self._shared.connection = self._shared.connection, None
-        if connection is not None:
-            await connection.client.close()
+        """Close the connection; the next request opens a new one."""
+        await self.connection.aclose()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Document:
         """Return one object."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return await self._ask(call, lambda server, of: server.client.get(of, name, namespace=namespace or None))
+        return await self._ask(call, lambda client, of: client.get(of, name, namespace=namespace or None))
 
     async def list(
         self, kind: ObjectKind, *, fields: Mapping[str, str] | None = None, keep: Callable[[Object], T]
@@ -86,8 +74,8 @@ class Api:
         Raises Expired if the server forgets the version between two pages.
         """
 
-        async def send(server: "Connection", of: Any) -> tuple[list[T], str]:
-            pages = server.client.list(of, namespace="*" if kind.namespaced else None, fields=fields, chunk_size=_PAGE)
+        async def send(client: Any, of: Any) -> tuple[list[T], str]:
+            pages = client.list(of, namespace="*" if kind.namespaced else None, fields=fields, chunk_size=_PAGE)
             return [keep(each) async for each in pages], pages.resourceVersion
 
         return await self._ask(ApiCall(verb="list", kind=kind), send, answers=_PAGES)
@@ -101,15 +89,16 @@ class Api:
         version, and Unreachable if the watch is interrupted.
         """
         call = ApiCall(verb="watch", kind=kind)
-        connection = await self._connect(call)
-        namespace, of = "*" if kind.namespaced else None, connection.resource(kind)
-        watch = connection.client.watch(of, namespace=namespace, fields=fields, resource_version=version)
+        client = await self.connection.client(call)
+        self._raise_fault(call)
+        namespace = "*" if kind.namespaced else None
+        watch = client.watch(resource(kind), namespace=namespace, fields=fields, resource_version=version)
         async with contextlib.aclosing(watch) as events:
             while True:
                 try:
                     event = await anext(events)
                 except Exception as failed:
-                    raise connection.error(call, failed) from failed
+                    raise self.connection.error(call, failed) from failed
                 yield event
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -120,12 +109,12 @@ class Api:
         """Create an object and return it. Raises Conflict if the name is in use."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
         options = {"namespace": namespace or None, "field_manager": manager}
-        return await self._ask(call, lambda server, of: server.client.create(of(document), **options))
+        return await self._ask(call, lambda client, of: client.create(of(document), **options))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> Document:
         """Replace an object that has no namespace. Raises Conflict if the server has another version of it."""
         call = ApiCall(verb="update", kind=kind, name=str(document["metadata"]["name"]))
-        return await self._ask(call, lambda server, of: server.client.replace(of(document), field_manager=MANAGER))
+        return await self._ask(call, lambda client, of: client.replace(of(document), field_manager=MANAGER))
 
     async def patch(
         self,
@@ -143,9 +132,7 @@ class Api:
         options = {"namespace": namespace or None, "field_manager": manager}
         return await self._ask(
             call,
-            lambda server, of: server.client.patch(
-                of, name, change, patch_type=server.STRATEGIC if strategic else server.MERGE, **options
-            ),
+            lambda client, of: client.patch(of, name, change, patch_type=patch_type(strategic=strategic), **options),
         )
 
     async def apply(
@@ -167,60 +154,17 @@ class Api:
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         whole = {**document, "metadata": {**document.get("metadata", {}), "name": name}}
         options = {"namespace": namespace or None, "field_manager": manager, "force": force}
-        return await self._ask(call, lambda server, of: server.client.apply(of(whole), name, **options))
+        return await self._ask(call, lambda client, of: client.apply(of(whole), name, **options))
 
     async def delete(self, kind: ObjectKind, name: str) -> None:
         """Delete an object that has no namespace. Raises Missing if it does not exist."""
         call = ApiCall(verb="delete", kind=kind, name=name)
-        await self._ask(call, lambda server, of: server.client.delete(of, name))
+        await self._ask(call, lambda client, of: client.delete(of, name))
 
-    # --- requests -----------------------------------------------------------------------------------------------------
+    async def _ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]], *, answers: int = 1) -> T:
+        self._raise_fault(call)
+        return await self.connection.ask(call, send, answers=answers)
 
-    async def _ask(self, call: ApiCall, send: Callable[["Connection", Any], Awaitable[T]], *, answers: int = 1) -> T:
-        """Send a request by the library's client, which is given to `send` with its class for the kind."""
-        connection = await self._connect(call)
-        self._shared.writes += call.method != "GET"
-        within = answers * self.timing.intervals.api_answer
-        try:
-            async with self._shared.slots, self.timing.clock.timeout(within):
-                resource = connection.resource(call.kind)
-                answer = await send(connection, resource.Status if call.subresource else resource)
-        except TimeoutError as late:
-            raise Unreachable(call, f"no complete answer within {within:g} s") from late
-        except Exception as failed:
-            raise connection.error(call, failed) from failed
-        if isinstance(answer, dict) and "kind" not in answer:
-            raise Unreachable(call, "the answer is not a Kubernetes object")
-        return answer
-
-    async def _connect(self, call: ApiCall) -> "Connection":
-        """Return the connection for a request. Raises Unconfigured, or the error of the fault hook."""
-        shared = self._shared
-        if shared.server is None:
-            raise Unconfigured(NO_SERVER)
-        async with shared.connecting:
-            if shared.connection is not None and shared.connection.is_outdated:
-                await self.aclose()
-            if shared.connection is None:
-                shared.connection = await asyncio.to_thread(_connection, shared.server)
-        call.who, call.where = shared.server.who, shared.connection.address
+    def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:
             raise fault
-        return shared.connection
-
-
-@dataclass(slots=True)
-class _Shared:
-    """What a client and its copies by `with_fault` share."""
-
-    server: ApiServerAddress | None
-    connection: "Connection | None" = None
-    connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    writes: int = 0
-
-
-def _connection(server: ApiServerAddress) -> "Connection":
-    from .connection import Connection  # imported late: it takes 9 MiB and 0.25 s, and only requests need it
-
-    return Connection(server)

@@ -29,7 +29,7 @@ async def main(root):
 asyncio.run(main(sys.argv[1]))
 """
 PLAIN = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
-HEAVY = ("vdev.kube.connection", "lightkube", "starlette", "uvicorn")
+HEAVY = ("httpx2", "lightkube", "starlette", "uvicorn")
 
 
 def test_devices_alone_import_neither_client_nor_web_server():
