@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, MADE, TAINTS
-from ..model.entry import CDI_STRATEGIES, Entry, MigStrategy, TrueWhen
+from ..model.entry import CDI_STRATEGIES, Condition, Entry, MigStrategy
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
 from ..model.geometry import resource_suffix
 from ..model.names import (
@@ -126,18 +126,24 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Check that entries for the same node patterns agree on the meaning of a type, and an entry has each once."""
-    seen: dict[tuple[str, frozenset[str]], tuple[Place, Entry, TrueWhen]] = {}
+    """Check that an entry has each type once, and that entries of one node agree on the meaning of a type."""
+    seen: list[tuple[Entry, Condition, Place]] = []
     for entry in entries:
         for number, each in enumerate(entry.conditions):
             here = report.of(entry).at("conditions", number)
-            key = (each.type, frozenset(entry.on_nodes))
-            first, owner, true_when = seen.setdefault(key, (here.place(()), entry, each.true_when))
-            if true_when is not each.true_when:
-                message = f"the condition {each.type} is True while devices are {true_when} at {first}"
-                here.error("trueWhen", message, "use the same trueWhen in both, or give it another type")
-            elif owner is entry and first != here.place(()):
-                here.error("type", f"the condition {each.type} is given twice", f"the first is at {first}")
+            for owner, first, place in seen:
+                # Different patterns count as different nodes.
+                may_meet = not (owner.on_nodes and entry.on_nodes) or {*owner.on_nodes} & {*entry.on_nodes}
+                if first.type != each.type or not may_meet:
+                    continue
+                if owner is entry:
+                    here.error("type", f"the condition {each.type} is given twice", f"the first is at {place}")
+                    break
+                if first.true_when is not each.true_when:
+                    message = f"the condition {each.type} is True while devices are {first.true_when} at {place}"
+                    here.error("trueWhen", message, "use the same trueWhen in both, or give it another type")
+                    break
+            seen.append((entry, each, here.place(())))
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------
