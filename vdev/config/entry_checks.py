@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pydantic.alias_generators import to_camel
 
 from ..model import path_pattern
-from ..model.dra import ClaimApi, DraPartitions
+from ..model.dra import ClaimApi
 from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, HealthCheck, OnFailure, Probe
 from ..model.problem import KeyPath
 from ..model.sources import GroupBy
@@ -186,9 +186,6 @@ def _apis(entry: Entry, report: ProblemReport) -> None:
             "device plugin, which wins on every node where it has a healthy device"
         )
         report.warning("advertise", message, "advertise them by one API if pods must not share them")
-    elif entry.wanted_partitions and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
-        message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims make their own"
-        report.warning("partitions", message, "take them out, or set dra.partitions to static")
 
 
 def _telemetry(telemetry: EntryTelemetry, report: ProblemReport) -> None:

@@ -87,10 +87,7 @@ def _call(rule: FaultRule, given: tuple[str, ...], report: ProblemReport) -> Non
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
         report.error((), "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
-    last = [key for key in ways if key != "delay"]
-    if last == ["hang"] and "delay" in ways:
-        last.append("delay")
-    report.one_at_most(last, "a call can have only one result")
+    report.one_at_most([key for key in ways if key != "delay"], "a call can have only one result")
     if rule.delay is not None and rule.delay.p50 > rule.delay.max:
         report.error("delay", f"p50 {rule.delay.p50:g} s is longer than max {rule.delay.max:g} s")
     if rule.answer is None:

@@ -19,7 +19,6 @@ from .parser import problem_at
 
 Form = TypeVar("Form", bound=Section)
 
-MAX_PROBLEMS = 1000
 _WORD = re.compile(r"'([^']*)'")
 _ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 is equal
 

@@ -36,12 +36,10 @@ def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -
 
 
 def in_order(problems: Iterable[Problem], files: Sequence[str]) -> tuple[Problem, ...]:
-    """Return each problem once: file by file, from top to bottom; at last those without a place."""
+    """Return each problem once: those of options, then file by file, from top to bottom."""
 
     def position(problem: Problem) -> tuple[int, int, int]:
-        place = problem.place
-        if place is None:
-            return len(files), 0, 0
+        place = problem.place or Place("")
         rank = files.index(place.file) if place.file in files else -1  # -1: from the command line
         return rank, place.line, place.column
 

@@ -22,7 +22,7 @@ from ..model.dra import ClaimApi, Dra, DraPartitions
 from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
-from ..model.problem import KeyPath, Override, Problem, error, errors
+from ..model.problem import KeyPath, Override, Problem, errors
 from ..model.section import NO_VALUE, FileMapping, templates
 from ..model.spec import Spec
 from ..model.telemetry import EntryTelemetry, Telemetry
@@ -33,7 +33,7 @@ from .entry_checks import check_entry, check_links, check_numa
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
 from .loader import Document, FileText, FileTexts, overlaid, read, read_text
-from .messages import ITEM_LISTS, MAX_PROBLEMS, ProblemReport, explained, scope_of, stands_alone
+from .messages import ITEM_LISTS, ProblemReport, explained, scope_of, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
 from .partitions import check_partitioning, chosen_layouts, partitions
@@ -100,11 +100,7 @@ def load(
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
-    names = [each.file for each in document.texts]
-    problems = in_order(report.problems, names)
-    if len(problems) > MAX_PROBLEMS:
-        more = error(names[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
-        problems = (*problems[:MAX_PROBLEMS], more)
+    problems = in_order(report.problems, [each.file for each in document.texts])
     broken = report.broken()
     if broken and not (partial and all(stands_alone(scope) for scope in broken)):
         raise ConfigError(problems)
