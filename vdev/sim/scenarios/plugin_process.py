@@ -23,7 +23,6 @@ from .scenario import ScenarioError
 
 GRACE_SECONDS = 30.0  # the default terminationGracePeriodSeconds of a pod
 LAST_LINES = "the last lines of its output:"
-_TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
@@ -181,9 +180,8 @@ async def _kill(process: Process) -> None:
 
 def last_words(log: Path) -> str:
     """Return the last lines of a plugin's output for a message. Blocks."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        if lines := file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]:
+    with contextlib.suppress(OSError):
+        if lines := log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]:
             return f"{LAST_LINES}\n" + "\n".join(f"  | {line}" for line in lines)
     return f"{LAST_LINES} none"
 
