@@ -44,24 +44,21 @@ class PodWorkers:
         self._retries: set[str] = set()  # UIDs of pods with a scheduled retry
 
     async def sync(self, pod: PodRecord) -> None:
-        """Sync a pod: admit it, start its containers, or end it. Raises KubeletPanic."""
+        """Sync a pod: admit it, start its containers, or end it. A failure is retried. Raises KubeletPanic."""
         async with pod.work:
             if not pod.known:
                 await self._admit_or_reject(pod)
             if pod.ended:
-                await self._end(pod)
-            elif not pod.deleted:
-                await self._run(pod)
-
-    def _retry(self, pod: PodRecord) -> None:
-        """Schedule another sync of a pod; only one, even if several of its containers have failed."""
+                succeeded = await self._end(pod)
+            else:
+                succeeded = pod.deleted or await self._run(pod)
 
         def again() -> None:
-            self._retries.discard(pod.spec.uid)
+            self._retries.discard(pod.uid)
             self._life.spawn(self.sync(pod), f"work on pod {pod.spec.key} again")
 
-        if pod.spec.uid not in self._retries:
-            self._retries.add(pod.spec.uid)
+        if not succeeded and pod.uid not in self._retries:
+            self._retries.add(pod.uid)
             self._life.later(self._life.timings.retry, again)
 
     # --- admission ----------------------------------------------------------------------------------------------------
@@ -105,14 +102,12 @@ class PodWorkers:
 
     # --- containers ---------------------------------------------------------------------------------------------------
 
-    async def _run(self, pod: PodRecord) -> None:
-        """Start the containers that should run; init containers one after the other.
+    async def _run(self, pod: PodRecord) -> bool:
+        """Start the containers that should run; init containers one after the other. Returns False after a failure.
 
         First, claims are prepared once for the pod's sandbox, which survives the kubelet process but not a reboot.
         """
         pod.sandbox = pod.sandbox or await self._prepare(pod)
-        if not pod.sandbox:
-            self._retry(pod)
         for container in pod.containers if pod.sandbox else ():
             if container.running or container.done or pod.phase.terminal:
                 continue
@@ -120,6 +115,7 @@ class PodWorkers:
             if not container.running and not container.done and container.kind is not Kind.APP:
                 break
         self.update(pod)
+        return not any(container.waiting for container in pod.containers)
 
     async def _prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims. If this fails, record an event and return False."""
@@ -145,7 +141,6 @@ class PodWorkers:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._retry(pod)
             return
         container.waiting = container.message = ""
         container.restarts += container.started
@@ -184,10 +179,10 @@ class PodWorkers:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    async def _end(self, pod: PodRecord) -> None:
-        """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
+    async def _end(self, pod: PodRecord) -> bool:
+        """Unprepare and release the claims of an ended pod. A Terminating pod is then deleted. Returns False if not."""
         if not pod.claim_names and not pod.terminating:
-            return
+            return True
         try:
             await self._dra.unprepare(pod.uid, [(pod.namespace, name) for name in pod.claim_names])
             await self._scheduler.release(pod.spec)
@@ -195,11 +190,11 @@ class PodWorkers:
             if pod.terminating:
                 pod.message = str(error)
             self._store.note(pod)
-            self._retry(pod)
-            return
+            return False
         pod.claims, pod.extended = {}, None
         if pod.terminating and not pod.deleted:
             self._store.remove(pod)
+        return True
 
     # --- status -------------------------------------------------------------------------------------------------------
 
