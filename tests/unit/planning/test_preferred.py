@@ -69,21 +69,24 @@ def test_an_impossible_request_gets_an_empty_answer(candidates, links, available
 
 
 @pytest.mark.parametrize(
-    ("policy", "size", "expected"),
-    [(DISTRIBUTED, 4, [2, 2]), (PACKED, 5, [4, 1]), (DISTRIBUTED, 1, [1]), (PACKED, 8, [4, 4])],
+    ("candidates", "used", "policy", "size", "expected"),
+    [
+        # Distributed alternates between the devices, packed fills one first.
+        (replicas(2, 4), [], DISTRIBUTED, 4, {"g0": 2, "g1": 2}),
+        (replicas(2, 4), [], PACKED, 5, {"g0": 4, "g1": 1}),
+        (replicas(2, 4), [], DISTRIBUTED, 1, {"g0": 1}),
+        (replicas(2, 4), [], PACKED, 8, {"g0": 4, "g1": 4}),
+        # A device with used replicas is the last or the first one.
+        (replicas(2, 4), ["g0::1", "g0::2"], DISTRIBUTED, 1, {"g1": 1}),
+        (replicas(2, 4), ["g0::1", "g0::2"], PACKED, 1, {"g0": 1}),
+        # Partitions count for their device.
+        (partitions([7, 7, 7]), [], DISTRIBUTED, 3, {"g0": 1, "g1": 1, "g2": 1}),
+        (partitions([7, 7, 7]), [], PACKED, 3, {"g0": 3}),
+    ],
 )
-def test_replicas_are_spread_or_packed(policy, size, expected):
-    """Two devices with four replicas each: distributed alternates, packed fills one first."""
-    candidates = replicas(2, 4)
-    assert expected == sorted(parents(preferred(candidates, ids(candidates), [], size, policy=policy)).values())[::-1]
-
-
-@pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
-def test_used_replicas_count(policy, expected):
-    """A device with used replicas is chosen last if replicas are distributed, and first if they are packed."""
-    candidates = replicas(2, 4)
-    available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
-    assert [expected] == list(parents(preferred(candidates, available, [], 1, policy=policy)))
+def test_replicas_and_partitions_are_spread_or_packed(candidates, used, policy, size, expected):
+    available = [each for each in ids(candidates) if each not in used]
+    assert expected == parents(preferred(candidates, available, [], size, policy=policy))
 
 
 def test_must_include():
@@ -96,13 +99,6 @@ def test_replicas_of_partitions_are_spread_within_the_device_too():
     """Two replicas are of two partitions of the device."""
     candidates = [slot(f"m{u}::{r}", "g0", unit=f"m{u}") for u in range(2) for r in range(4)]
     assert ["m0::0", "m1::0"] == preferred(candidates, ids(candidates), [], 2)
-
-
-@pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
-def test_partitions_count_for_their_device(policy, expected):
-    """Partitions without replicas are spread over devices, or packed onto one."""
-    candidates = partitions([7, 7, 7])
-    assert expected == list(parents(preferred(candidates, ids(candidates), [], 3, policy=policy)).values())
 
 
 @pytest.mark.parametrize(
