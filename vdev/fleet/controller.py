@@ -272,10 +272,10 @@ class Fleet:
     async def _plan(self, name: str) -> float | None:
         """Plan for the node and apply. Returns the seconds until it must be synced again, or None."""
         seen, member = self.cluster.node(name), self.members.get(name)
-        delays = None if seen.has_kubelet else self.scope.delays(name, seen.metadata)
-        if delays is not None and seen.document is not None:
+        item = None if seen.has_kubelet else self.scope.item_of(name, seen.metadata)
+        if item is not None and seen.document is not None:
             member = member or self._member(name)
-            member.adopt(self._spec, delays, self._rules.rules)
+            member.adopt(self._spec, item, self._rules.rules)
             return await self._apply(name, member)
         # The file does not select the node, or it has a kubelet, or it does not exist.
         if member is None and self._is_left(seen):
@@ -372,9 +372,9 @@ class Fleet:
     @property
     def left_to_agents(self) -> AbstractSet[str]:
         """The Nodes of the file that have a kubelet."""
-        made, delays = self.scope.made, self.scope.delays
+        made, item_of = self.scope.made, self.scope.item_of
         agents = [(name, each) for name, each in tuple(self.cluster.nodes.items()) if each.has_kubelet]
-        return {name for name, each in agents if name in made or delays(name, each.metadata) is not None}
+        return {name for name, each in agents if name in made or item_of(name, each.metadata) is not None}
 
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine, LoadedRule
 from ..faults.schedule import earliest
 from ..model.device import Key, RawDevice, grouped
-from ..model.fleet import Delays
+from ..model.fleet import FleetNodes
 from ..model.spec import Spec
 from ..model.telemetry import Telemetry
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
@@ -48,7 +48,7 @@ class Member:
         self.assigned = Assignment()
         self.claim_uses: tuple[Use, ...] = ()  # devices of claims, with the pods that reserved them
         self.plan: DesiredState | None = None
-        self.delays = Delays()
+        self.item = FleetNodes()  # of the file, which applies to it
         self.slices = slices
         self._events = NodeEvents(access)
         self._notes = notes
@@ -66,9 +66,9 @@ class Member:
         self._again: float | None = None  # when the last plan must be made again
         self.tasks: tuple[asyncio.Task[None], ...] = ()  # of its writers
 
-    def adopt(self, spec: Spec, delays: Delays, rules: Mapping[str, LoadedRule]) -> None:
+    def adopt(self, spec: Spec, item: FleetNodes, rules: Mapping[str, LoadedRule]) -> None:
         """Put a configuration and all fault rules in force."""
-        self.delays = delays
+        self.item = item
         if spec is self._spec:
             return
         name = self.node.name
@@ -87,7 +87,7 @@ class Member:
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
-        self.adopt(NOTHING, Delays(), {})
+        self.adopt(NOTHING, FleetNodes(), {})
 
     @property
     def telemetry(self) -> Telemetry | None:
@@ -106,7 +106,7 @@ class Member:
         if nothing has changed since the last call.
         """
         self.claim_uses = claim_uses
-        before, given = self.assigned, (self.delays, rejects, claim_uses)
+        before, given = self.assigned, (self.item, rejects, claim_uses)
         choices = [entry.choice for entry in self._spec.on_node(self.node.name) if entry.choice]
         chosen = tuple(self.node.labels.get(name) for each in choices for name in (each.label, each.state_label))
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.values())
@@ -142,7 +142,7 @@ class Member:
         self.engine.relabel({**self.node.labels, **self.plan.labels})
         self._assign(pods, is_first=last is None)
         self._notes.update(self.assigned, self.plan.advertised, rejects=rejects)
-        due, wait = delayed(self.plan, self.delays, self._age())
+        due, wait = delayed(self.plan, self.item, self._age())
         for applier in self.appliers:
             await applier.apply(due)
         for rule in self.engine.take_one_shots():

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dra.published_devices import NO_POOLS
 from ..faults.rules import DEVICE, OF_KUBELET, FaultRule
-from ..model.fleet import Delays, Fleet, FleetNodes, NodeName, filled
+from ..model.fleet import Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
@@ -89,17 +89,17 @@ class Scope:
         """Whether a selector of the file selects the Node, no matter which fleet writes on it."""
         return self.covers(metadata) and self._chosen(metadata) is not None
 
-    def delays(self, name: str, metadata: Metadata) -> Delays | None:
-        """The delays of the node; None if it does not belong to the fleet."""
+    def item_of(self, name: str, metadata: Metadata) -> FleetNodes | None:
+        """The item of the file that applies to the node; None if it does not belong to the fleet."""
         if not self.covers(metadata):
             return None
         if (made := self.made.get(name)) is not None:
-            return made.of.delays if self.is_made(metadata) else None
+            return made.of if self.is_made(metadata) else None
         return self._chosen(metadata) if marked_by(metadata) in {"", self.name} else None
 
-    def _chosen(self, metadata: Metadata) -> Delays | None:
+    def _chosen(self, metadata: Metadata) -> FleetNodes | None:
         labels = _labels(metadata)
-        return next((each.delays for each in self._spec.nodes if each.includes(labels)), None)
+        return next((each for each in self._spec.nodes if each.includes(labels)), None)
 
 
 def made_by(metadata: Metadata) -> str:
@@ -116,7 +116,7 @@ def _labels(metadata: Metadata) -> Mapping[str, str]:
     return metadata.get("labels") or {}
 
 
-def delayed(plan: DesiredState, delays: Delays, age: float | None) -> tuple[DesiredState, float | None]:
+def delayed(plan: DesiredState, item: FleetNodes, age: float | None) -> tuple[DesiredState, float | None]:
     """The plan without its delayed parts, on a node that has been Ready for `age` seconds (None: it is not).
 
     Also returns the seconds until the next delay ends; None if none is left, or the node is not Ready.
@@ -125,14 +125,16 @@ def delayed(plan: DesiredState, delays: Delays, age: float | None) -> tuple[Desi
     def is_early(delay: float) -> bool:
         return delay > 0 and (age is None or age < delay)
 
+    labels, devices = item.labels_after, item.devices_after
+    slices = devices if item.slices_after is None else item.slices_after
     due = replace(
         plan,
-        labels={} if is_early(delays.labels) else plan.labels,
-        capacity={} if is_early(delays.devices) else plan.capacity,
-        conditions=() if is_early(delays.devices) else plan.conditions,
-        pools=NO_POOLS if is_early(delays.slices) else plan.pools,
+        labels={} if is_early(labels) else plan.labels,
+        capacity={} if is_early(devices) else plan.capacity,
+        conditions=() if is_early(devices) else plan.conditions,
+        pools=NO_POOLS if is_early(slices) else plan.pools,
     )
-    waits = [each - age for each in (delays.labels, delays.devices, delays.slices) if age is not None and each > age]
+    waits = [each - age for each in (labels, devices, slices) if age is not None and each > age]
     return due, min(waits, default=None)
 
 

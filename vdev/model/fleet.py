@@ -4,7 +4,6 @@ import functools
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator
@@ -14,15 +13,6 @@ from .scalars import AsWritten, Constraint, Duration, Flag, Word, matching, not_
 from .section import Section, refuse
 
 _KWOK = {"kwok.x-k8s.io/node": "fake"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
-    """Delays in seconds after a node becomes Ready."""
-
-    labels: float = 0.0
-    devices: float = 0.0
-    slices: float = 0.0
 
 
 MAX_NODES = 20_000
@@ -136,11 +126,6 @@ class FleetNodes(Section):
     def noted(self) -> Mapping[str, str]:
         """The annotations of the nodes to create."""
         return _KWOK if self.annotations is None else self.annotations
-
-    @property
-    def delays(self) -> Delays:
-        slices = self.devices_after if self.slices_after is None else self.slices_after
-        return Delays(labels=self.labels_after, devices=self.devices_after, slices=slices)
 
     def includes(self, labels: Mapping[str, str]) -> bool:
         """Whether the selector matches an existing node with these labels."""

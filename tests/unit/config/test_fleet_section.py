@@ -5,7 +5,6 @@ import pytest
 from vdev import config
 from vdev.errors import ConfigError
 from vdev.fleet.scope import Scope
-from vdev.model.fleet import Delays
 
 HEAD = (
     "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}, "
@@ -30,7 +29,7 @@ def test_nodes_from_ranges():
 
 def test_a_selector_needs_all_labels():
     (chosen,) = load("{selector: {type: kwok, pool: a}, devicesAfter: 30s}").nodes
-    assert Delays(devices=30.0, slices=30.0) == chosen.delays
+    assert (30.0, None) == (chosen.devices_after, chosen.slices_after)
     assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
 
 
