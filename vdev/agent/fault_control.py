@@ -39,20 +39,17 @@ class FaultControl:
     def __init__(self, agent: "Agent") -> None:
         options = agent.options
         self.engine = Engine(options.node_name, options.clock, agent.metrics, on_change=agent.pending.add)
-        self.spec = Spec()
         self._agent = agent
-        self._node = options.node_name
         self.store = RuleStore(
-            lambda: {self._node: self.engine},
+            lambda: {options.node_name: self.engine},
             options.clock,
-            lambda text, name: config.load_rules(text, name, self.spec),
+            lambda text, name: config.load_rules(text, name, agent.reconciler.spec),
             allowed=options.fault_injection,
             directory=options.fault_dir,
         )
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
-        self.spec = spec
         self.store.configure(spec.faults.rules)
         self.engine.load(self.store.rules)
         self.engine.meet(base)
@@ -68,10 +65,9 @@ class FaultControl:
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""
         await self.store.scan()
-        waiting = [(run, file) for run in self.engine.runs.values() if (file := run.rule.on_file)]
-        there = await asyncio.to_thread(lambda: [os.path.exists(file) for _, file in waiting])
-        for (run, _), exists in zip(waiting, there, strict=True):
-            self.engine.saw_file(run, exists=exists)
+        for run in [*self.engine.runs.values()]:
+            if run.rule.on_file:
+                self.engine.saw_file(run, exists=await asyncio.to_thread(os.path.exists, run.rule.on_file))
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """Return the faults of CDI files, by file name."""

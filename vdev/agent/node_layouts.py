@@ -6,20 +6,15 @@ is seen, and without an API server, the layouts of an earlier process stay, or t
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..model.device import RawDevice
 from ..model.problem import Problem, warning
-from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.plan import Previous
 from ..planning.repartition import Progresses, RepartitionState, RepartitionView
-from ..planning.resources import Inventory
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -38,23 +33,19 @@ class NodeLayouts:
         self._intervals, self._clock = agent.options.timing
         self._follows = False
 
-    async def advance(
-        self, spec: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory, previous: Previous
-    ) -> Inventory:
-        """Put the layouts in force that labels choose, unless that takes away a device that a pod may hold.
-
-        `base` is the inventory of this configuration and of the devices `found`, with the layouts in force until now.
-        Returns that of the new layouts.
-        """
+    async def advance(self) -> None:
+        """Put the layouts in force that labels choose, unless that takes away a device that a pod may hold."""
+        reconciler = self._agent.reconciler
+        spec, previous = reconciler.spec, reconciler.previous
         if not any(entry.choice for entry in spec.on_node(self._node)):
             self.progresses = {}
-            return base
+            return
         if not self._follows:
             await self._follow()
         in_use, claimed = self._agent.holders.in_use, claimed_by_name(previous.pools, self._agent.dra.claimed)
         view = RepartitionView(
             labels=None if self._view.document is None else self._view.labels,
-            found=found,
+            found=reconciler.scan.devices,
             listed=previous.advertised,
             in_use=in_use,
             claimed=claimed,
@@ -66,9 +57,9 @@ class NodeLayouts:
             now_claimed = claimed_by_name(previous.pools, self._agent.dra.claimed)
             if not (now_claimed.keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all()):
                 self._agent.pending.add()  # pods or claims got devices in the meantime: decide again
-                return base
+                return
+            reconciler.base = inventory
         self._take(after)
-        return base if inventory is None else inventory
 
     async def _follow(self) -> None:
         """Follow the Node from now on, and wait a moment for the first look."""

@@ -91,7 +91,7 @@ class Reconciler:
             await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
         self._agent.faults.engine.look(self.base)
         if self._agent.layouts.progresses or any(entry.choice for entry in self.spec.entries):
-            await self._retrier.run(_REPARTITIONING, self._repartition)
+            await self._retrier.run(_REPARTITIONING, self._agent.layouts.advance)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -282,11 +282,6 @@ class Reconciler:
         """The configuration with the layouts that labels of the node choose."""
         progresses = self._agent.layouts.progresses
         return in_force(spec, progresses) if progresses else spec
-
-    async def _repartition(self) -> None:
-        """Partition devices as labels of the node choose."""
-        layouts = self._agent.layouts
-        self.base = await layouts.advance(self.spec, self.scan.devices, self.base, self.previous)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         """Put a configuration in force, with the devices that were found for it."""
