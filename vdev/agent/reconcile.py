@@ -234,7 +234,7 @@ class Reconciler:
             raise ConfigError((*bad.problems, *as_well.problems)) from None
         if kept is None or loaded is None:
             raise bad
-        self.scanner = Scanner(self._agent.options, self._retrier)  # without the indices of the refused configuration
+        self.scanner.forget(Scan(), EMPTY)  # the indices of the refused configuration
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._adopt(loaded, scan, self._arrange(loaded.spec, scan))
         self._agent.config.fell_back(kept.texts, kept.at, bad)
