@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from ..errors import UsageError
 from ..kube.api import Api
-from ..node.cleaning import OwnedFields, clean, owned_fields
+from ..node.ownership import OwnedFields, clean, owned_fields
 from . import common, options
 
 DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."

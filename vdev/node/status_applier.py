@@ -14,9 +14,8 @@ from ..kube.objects import timestamp
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
-from .cleaning import cleared
 from .conditions import NodeCondition
-from .ownership import owned
+from .ownership import cleared, owned
 
 log = structlog.get_logger(__name__)
 
