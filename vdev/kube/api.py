@@ -75,7 +75,9 @@ class Api:
         """
 
         async def send(client: Any, of: Any) -> tuple[list[T], str]:
-            pages = client.list(of, namespace="*" if kind.namespaced else None, fields=fields, chunk_size=_PAGE)
+            # Without a page size, a server from 1.31 on can select the objects of one node in its cache.
+            size, namespace = None if fields else _PAGE, "*" if kind.namespaced else None
+            pages = client.list(of, namespace=namespace, fields=fields, chunk_size=size)
             return [keep(each) async for each in pages], pages.resourceVersion
 
         return await self._ask(ApiCall(verb="list", kind=kind), send, answers=_PAGES)

@@ -1,12 +1,11 @@
 """`Informer`: a copy of the objects of one kind, kept up to date by a list and a watch from its version.
 
-    list ──► watch ──► added, changed, deleted … ─┬─ after four to six minutes ──────┐
-      ▲                                           ├─ 410: the version is forgotten ──┤
-      │                                           └─ broken ──► trouble, pause ──────┤
-      ├──────────────────────────────────────────────────────────────────────────────┘
-      └────── refused, or no answer ──► trouble, pause
+    list ──► watch ──► added, changed, deleted … ─┬─ after four to six minutes ──► watch from the last version
+      ▲                                           │
+      ├────────── pause ◄── 410: it is forgotten ─┤
+      └─ trouble, pause ◄── broken, or refused ───┘
 
-A connection that is silently dead is therefore noticed within six minutes.
+So a connection that is silently dead is replaced within six minutes.
 
 `wrote` puts the response to a write into the copy. The watch or a list may still deliver older versions of that object
 later; they are ignored.
@@ -130,14 +129,16 @@ class Informer(Generic[T]):
         """List and watch the objects until cancelled."""
         intervals, clock = self._api.timing
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        failures = 0
+        failures, must_list = 0, True
         while True:
             begun, trouble = clock.now(), None
             try:
-                await self._list()
+                if must_list:
+                    await self._list()
+                must_list = False
                 await self._watch()
             except ApiServerError as failed:
-                trouble = failed
+                trouble, must_list = failed, True
             failures = failures + 1 if trouble and clock.now() - begun < intervals.steady else 0
             if isinstance(trouble, Denied) and self._on_denied is not None:
                 await self._on_denied(trouble)

@@ -59,7 +59,7 @@ async def test_the_number_of_requests(start, api_server, until, directory, clock
     before = len(api_server.asked)
     clock.advance(3600)
     await until(lambda: len(KINDS) == sum(each.verb == "watch" for each in api_server.asked[before:]))
-    assert watched == asked_since(api_server, before)
+    assert {("watch", kind): 1 for kind in KINDS} == asked_since(api_server, before)
 
     before = len(api_server.asked)
     (directory / "vdev.yaml").write_text(of(nodes, count=3))
