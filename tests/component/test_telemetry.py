@@ -101,16 +101,6 @@ async def test_a_fault_shows_in_the_metric_when_it_shows_in_the_list(start_agent
     assert {"": 0} == values(told, "DCGM_FI_DEV_XID_ERRORS", gpu="0")
 
 
-async def test_the_temperature_of_a_fault_rises_over_time(start_agent, kubelet):
-    """The temperature depends on the clock, not on the number of reads."""
-    rules = "faults: {rules: [{name: hot, devices: [a100/1], overheat: {to: 100, within: 60s}}]}\n"
-    running = await start_agent(CONFIG + rules)
-    await kubelet.wait_until(lambda: up(running), what="the metrics")
-    assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] < 60
-    running.clock.advance(120)
-    assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] == 100
-
-
 async def test_an_address_in_use_is_a_problem(start_agent, kubelet):
     """The devices are served, and a problem says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -154,13 +154,6 @@ def test_every_pod_of_a_shared_device_has_a_line():
     assert len({line.rpartition(" ")[2] for line in found}) == 1
 
 
-def test_a_lost_device_has_only_its_xid():
-    page = shown(NVIDIA, faults={(GPU, 1): [{"xid": 79}]})
-    found = [line for line in page.splitlines() if 'gpu="1"' in line]
-    assert [line.partition("{")[0] for line in found] == ["DCGM_FI_DEV_XID_ERRORS"]
-    assert found[0].endswith(" 79")
-
-
 def test_heat_and_errors_show():
     faults = {
         (GPU, 0): [
