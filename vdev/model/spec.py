@@ -153,11 +153,6 @@ class PluginFlags(Section):
     container_driver_root: Text | None = None
     """NVIDIA's; accepted and not used."""
 
-    @property
-    def gives_nodes(self) -> bool:
-        """Whether containers get the nodes of the real driver. As in NVIDIA's plugin, this requires a strategy."""
-        return self.pass_device_specs and bool(self.device_list_strategy)
-
 
 class Flags(Section):
     """Options of the plugin, with NVIDIA's names. Command-line flags and environment variables override the file."""
@@ -188,11 +183,6 @@ class Flags(Section):
 
     def with_plugin(self, **changes: object) -> Self:
         return self.model_copy(update={"plugin": self.plugin.model_copy(update=changes)})
-
-    @property
-    def dev_root(self) -> str:
-        """The prefix of the host paths of device nodes."""
-        return self.nvidia_dev_root or self.nvidia_driver_root
 
     @property
     def mps_directory(self) -> str:

@@ -87,7 +87,8 @@ def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
         values, strategies = _values(resource, entry, device), frozenset(flags.plugin.device_list_strategy)
         nodes, mounts = tuple[DeviceNode, ...](), tuple[Mount, ...]()
         if not strategies or not strategies <= CDI_STRATEGIES:
-            nodes = _nodes(entry, device, values, flags, driver=flags.plugin.gives_nodes)
+            # As in NVIDIA's plugin, nodes of the real driver require a strategy.
+            nodes = _nodes(entry, device, values, flags, driver=flags.plugin.pass_device_specs and bool(strategies))
             mounts = _mounts(entry, device, values, flags)
         known[device.id] = DeviceEdits(
             device=device,
@@ -137,7 +138,7 @@ def _nodes(
     entry: Entry, device: Device, values: Mapping[str, str], flags: Flags, *, driver: bool
 ) -> tuple[DeviceNode, ...]:
     """The nodes of a device: from discovery, the entry's block, and with `driver` the preset's real driver."""
-    root = flags.dev_root if entry.is_nvidia else "/"
+    root = (flags.nvidia_dev_root or flags.nvidia_driver_root) if entry.is_nvidia else "/"
     own = (
         DeviceNode(_below(root, node.host_path.render(values)), node.inside.render(values), node.permissions)
         for node in entry.container.device_nodes

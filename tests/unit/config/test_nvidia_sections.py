@@ -62,11 +62,11 @@ def test_a_complete_file_loads_unchanged() -> None:
     assert (MigStrategy.MIXED, False, True) == (flags.mig_strategy, flags.fail_on_init_error, flags.gds_enabled)
     assert ("/run/nvidia/driver", "/run/nvidia/dev", "/run/nvidia/mps") == (
         flags.nvidia_driver_root,
-        flags.dev_root,
+        flags.nvidia_dev_root,
         flags.mps_root,
     )
     assert (True, "index", "packed") == (
-        plugin.gives_nodes,
+        plugin.pass_device_specs,
         plugin.device_id_strategy,
         plugin.shared_devices_allocation_policy,
     )
@@ -113,10 +113,6 @@ def test_an_entry_overrides_the_model_for_patterns() -> None:
 def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
     spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
     assert expected == spec.flags.plugin.device_list_strategy
-
-
-def test_the_default_dev_root_is_the_driver_root() -> None:
-    assert "/drv" == config.load_text("flags: {nvidiaDriverRoot: /drv}").spec.flags.dev_root
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])

@@ -99,7 +99,8 @@ def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
         assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][0]["containerEdits"]["deviceNodes"]
 
 
-def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
+@pytest.mark.parametrize("root", ["nvidia_dev_root", "nvidia_driver_root"])
+def test_pass_device_specs_hands_out_the_drivers_nodes_once(build, root):
     """`passDeviceSpecs` adds the driver's nodes below the device root, without duplicates."""
     entry = build.entry()
     control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
@@ -109,7 +110,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
             for raw, own in zip(build.raws(entry), ("/dev/nvidia0", "/dev/nvidia1"), strict=True)
         )
     }
-    stock = build.inventory(entry, found=found, pass_device_specs=True, nvidia_dev_root="/run/driver")
+    stock = build.inventory(entry, found=found, pass_device_specs=True, **{root: "/run/driver"})
     got = edits(stock, GPU, A, B)
     assert [
         ("/run/driver/dev/nvidiactl", "/dev/nvidiactl"),
