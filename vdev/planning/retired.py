@@ -28,8 +28,6 @@ class Retired:
     slot: Slot
     since: float
     """When it was first listed as Unhealthy."""
-    cause: str = "removed"
-    """Why it vanished, for the reason of its health."""
 
 
 class Dropped(NamedTuple):
@@ -148,7 +146,7 @@ def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) 
         if device is not None:
             number = each.removeprefix(base_id(each)).lstrip(":")
             slot = Slot(each, device, int(number) if number.isascii() and number.isdigit() else None)
-            found[name, each] = Retired(resource or Resource(name, ()), slot, now, "not in the configuration")
+            found[name, each] = Retired(resource or Resource(name, ()), slot, now)
     return found
 
 
@@ -182,7 +180,7 @@ def _explained(each: Retired, in_use: InUse, key: Key) -> Retired:
     """The retired slot with its current reason."""
     is_held = in_use.may_hold(key)
     why = f"{_holder(in_use, key)} may still hold it" if is_held else "waiting until no pod can hold it"
-    return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=f"{each.cause}; {why}")))
+    return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=f"removed; {why}")))
 
 
 def _with_retired(inventory: Inventory, retired: Mapping[Key, Retired]) -> Inventory:

@@ -128,7 +128,7 @@ def test_an_unknown_held_device_is_listed(build):
     assert {"GPU-gggg0": True, "GPU-gggg1": True, "GPU-lost": False} == states(kept.inventory)
     assert {GPU} == set(kept.inventory.resources)
     health = kept.inventory.resources[GPU].by_id["GPU-lost"].health
-    assert "not in the configuration; pod default/train may still hold it" == health.reason
+    assert "removed; pod default/train may still hold it" == health.reason
     free = again(kept, fresh, asked(6.0), 6.0)
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
