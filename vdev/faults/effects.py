@@ -116,7 +116,7 @@ class FlapTimes(Section):
 class TaintFault(Section):
     """A taint of the devices while the rule is in force."""
 
-    key: Annotated[Word, Constraint(names.taint_key_problem)]
+    key: Annotated[Word, Constraint(names.qualified_name_problem)]
     """Key of the taint, such as acme.dev/maintenance."""
     value: Annotated[Text, Constraint(names.value_problem)] = ""
     """Its value."""

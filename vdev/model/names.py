@@ -154,10 +154,6 @@ def annotation_key_problem(key: str) -> str:
     return qualified_name_problem(key, "annotation key", any_case=True)
 
 
-def taint_key_problem(key: str) -> str:
-    return qualified_name_problem(key, "key of a taint")
-
-
 def node_name_problem(name: str) -> str:
     if len(name) > _MAX_PREFIX:
         return f"{name[:20]!r}… has {len(name)} characters; a node's name has at most {_MAX_PREFIX}"

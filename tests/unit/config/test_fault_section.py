@@ -198,7 +198,7 @@ def test_errors_in_other_effects(subtests):
         ("slices: {withheld: true}, devices: [claims/0]", "devices is for faults of devices, and this is slices"),
         ("slices: {withheld: true}, every: 1m", "without `for` it never ends"),
         ("healthStream: {silent: true, ended: true}", "silent and ended exclude each other"),
-        ("taint: {key: two words}", "not a valid key of a taint"),
+        ("taint: {key: two words}", "not a valid key"),
         ("taint: {key: acme.dev/x, value: a b}", "not a valid label value"),
         ("taint: {key: acme.dev/x, effect: Never}", "expected NoSchedule, NoExecute or None"),
         ("taint: {key: acme.dev/x}, health: Unhealthy", "health and taint exclude each other"),

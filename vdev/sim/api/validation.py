@@ -149,7 +149,7 @@ _VALUES: Mapping[str, Callable[[Any], str]] = {  # each returns a problem, or an
     "DeviceAttribute.string": names.string_problem,
     "DeviceAttribute.version": names.version_problem,
     "DeviceCounterConsumption.counters": _counters,
-    "DeviceTaint.key": names.taint_key_problem,
+    "DeviceTaint.key": names.qualified_name_problem,
     "DeviceTaint.value": names.value_problem,
     "DeviceTaint.effect": _one_of("None", "NoSchedule", "NoExecute"),
     "DeviceConstraint.matchAttribute": names.attribute_problem,
