@@ -296,8 +296,8 @@ def page(
     amd_nodes = []
     for node, measured in nodes:
         more: Labels = (("node", node),) if node_label else ()
-        amd_devices: set[str] = set()
-        for each in measured:
+        devices = list(measured)
+        for each in devices:
             maker = each.info.maker
             exporter, users = EXPORTERS[maker], each.info.users or (None,)
             values = exporter.values(each)
@@ -305,9 +305,7 @@ def page(
             for labels in dict.fromkeys(exporter.labels(each.info, user, node, hostname_label) for user in users):
                 whole = labels if maker is None else (*labels, *more)
                 rows[maker].append(_Row(values, whole, _text(exporter, whole)))
-            if maker is SmiTool.AMD:
-                amd_devices.add(each.info.device.raw.id)
-        if amd_devices:
+        if amd_devices := {each.info.device.raw.id for each in devices if each.info.maker is SmiTool.AMD}:
             text = _text(_AMD, (("hostname", node), *more))
             amd_nodes.append(f"gpu_nodes_total{{{text}}} {len(amd_devices)}\n")
     families = [family for maker, exporter in EXPORTERS.items() for family in _families(exporter, rows[maker])]
