@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import config
+from ..config.parser import number_or_boolean
 from ..errors import ConfigError
 from .draft import listed, mapping
 
@@ -73,9 +74,6 @@ def trees(text: Any, name: str) -> Sequence[Any]:
         return ()
 
 
-_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
-
-
 def as_yaml_1_1(tree: Any) -> Any:
     """Return the values with booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
     match tree:
@@ -83,6 +81,6 @@ def as_yaml_1_1(tree: Any) -> Any:
             return {key: as_yaml_1_1(value) for key, value in tree.items() if value is not None}
         case list():
             return [as_yaml_1_1(each) for each in tree]
-        case str() if not isinstance(tree, config.Plain) and tree.lower() in _BOOLEANS:
-            return _BOOLEANS[tree.lower()]
+        case str() if number_or_boolean(tree) in ("true", "false"):
+            return number_or_boolean(tree) == "true"
     return tree
