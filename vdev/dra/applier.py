@@ -85,25 +85,14 @@ class DraDrivers(Applier):
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # imported late: nodes without DRA do not need its gRPC messages
 
-        agent, options = self._agent, self._options
+        options = self._options
         places = Places(
             driver=name,
             kubelet_dir=options.plugin_dir.parent,
             cdi_dir=options.cdi_dir,
             pod_uid=os.environ.get("POD_UID", ""),
         )
-        driver = self._drivers[name] = DraDriver(
-            places,
-            node=options.node_name,
-            api=agent.node_api.api,
-            on_change=agent.on_claims,
-            renew=agent.placeholders.renew,
-            metrics=agent.metrics,
-            faults=agent.faults.engine,
-            retrier=agent.retrier,
-            timing=options.timing,
-            prepared=self._recorded.pop(name, {}),
-        )
+        driver = self._drivers[name] = DraDriver(self._agent, places, self._recorded.pop(name, {}))
         assert self._group is not None
         serving = self._retrier.supervise(f"serving the DRA driver {name}", driver.run, after=self._tasks.get(name))
         self._tasks[name] = self._group.create_task(serving, name=f"DRA driver {name}")

@@ -10,26 +10,24 @@ missing files again.
 
 import asyncio
 import os
-from collections.abc import Callable
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..agent.retry import Retrier
-from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
-from ..faults.engine import Engine
-from ..kube.api import Api
 from ..model.problem import Problem, error
-from ..observe.metrics import Metrics
 from .checkpoint import Places, Prepared
 from .claim_status import ClaimStatus
-from .claims import NOTHING_PREPARED, Claims
+from .claims import Claims
 from .published_devices import PublishedPool
 from .servicer import DraServicer, RegistrationServicer
+
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -45,34 +43,30 @@ class DriverState(StrEnum):
 class DraDriver:
     """One driver. `run` serves until it is cancelled; all other methods may be called at any time.
 
-    `on_change` is called when the state, the problems or the prepared claims may have changed. `renew` and `prepared`
-    are passed to `Claims`.
+    `prepared` are the claims that an earlier process recorded. The agent's `on_claims` is called when the state, the
+    problems or the prepared claims may have changed.
     """
 
-    def __init__(
-        self,
-        places: Places,
-        *,
-        node: str,
-        api: Api,
-        on_change: Callable[[], None] = lambda: None,
-        renew: Callable[[str], None] = lambda _raw: None,
-        metrics: Metrics,
-        faults: Engine,
-        retrier: Retrier,
-        timing: Timing = PRODUCTION_TIMING,
-        prepared: Prepared = NOTHING_PREPARED,
-    ) -> None:
+    def __init__(self, agent: "Agent", places: Places, prepared: Prepared) -> None:
+        node, timing, api = agent.options.node_name, agent.options.timing, agent.node_api.api
         self.name = places.driver
         self.places = places
         self.claims = Claims(
-            places, api, node, on_change=self._on_prepared, renew=renew, timing=timing, prepared=prepared
+            places,
+            api,
+            node,
+            on_change=self._on_prepared,
+            renew=agent.placeholders.renew,
+            timing=timing,
+            prepared=prepared,
         )
-        self._on_change = on_change
+        self._on_change = agent.on_claims
         self._intervals, self._clock = timing
-        self._retrier = retrier
+        self._retrier = agent.retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
-        self.servicer = DraServicer(places.driver, node, self.claims, faults=faults, metrics=metrics, timing=timing)
+        self.servicer = DraServicer(
+            places.driver, node, self.claims, faults=agent.faults.engine, metrics=agent.metrics, timing=timing
+        )
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._socket = SocketServer(self.servicer.handlers(), places.dra_socket, timing)
         self._registration_socket = SocketServer(self._registration.handlers(), places.registration_socket, timing)

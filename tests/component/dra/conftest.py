@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -79,16 +80,17 @@ async def start_driver(kubelet, cdi_dir):
                 Intervals(**quick.INTERVALS | {"look_at_driver": 0.2, "repeat_health": 1000.0} | intervals), clock
             )
             retrier = Retrier(timing=timing)
-            driver = DraDriver(
-                Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
-                node="node-1",
-                api=api or Api(None),
-                faults=faults or dra.NoFaults(),
+            agent = SimpleNamespace(
+                options=SimpleNamespace(node_name="node-1", timing=timing),
+                node_api=SimpleNamespace(api=api or Api(None)),
+                faults=SimpleNamespace(engine=faults or dra.NoFaults()),
                 metrics=Metrics(),
-                on_change=lambda: running.told.append(driver.state),
+                on_claims=lambda: running.told.append(driver.state),
+                placeholders=SimpleNamespace(renew=lambda _raw: None),
                 retrier=retrier,
-                timing=timing,
             )
+            root = kubelet_dir or kubelet.directory
+            driver = DraDriver(agent, Places(driver=name, kubelet_dir=root, cdi_dir=cdi_dir, pod_uid=pod_uid), {})
             driver.claims.pool = dra.pool(name, DEVICES, dra.resource(*DEVICES.values()), shared={"gpu-2"})
             running = Running(driver, clock, retrier, logs)
             running.task = asyncio.create_task(driver.run(), name=f"driver {name}")
