@@ -117,12 +117,7 @@ class Agent:
 
     async def read_holders(self) -> None:
         """Ask the kubelet which pods hold devices, unless that failed a moment ago."""
-        await self.retrier.run(ASKING_HOLDERS, self._read_holders)
-
-    async def _read_holders(self) -> None:
-        await self.holders.refresh()
-        if self.holders.readable and not self.handovers.is_idle:
-            await self.handovers.read(self.holders.named, self.holders.in_use)
+        await self.retrier.run(ASKING_HOLDERS, self.holders.refresh)
 
     def situation(self) -> Situation:
         """Return the facts that Events of the Node report in addition to the plan."""

@@ -47,18 +47,20 @@ class DeviceLists:
         self._updates: Sequence[_Update] = ()  # for the next `send`
         self._sent_again_at: dict[str, float] = {}
 
-    @property
-    def is_listened_to(self) -> bool:
-        """Whether a kubelet has a stream open."""
-        return any(service.servicer.streams for service in self.services.values())
-
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self.running = group, True
 
-    async def encode(self, plan: DesiredState) -> None:
-        """Find the difference and encode its lists, in a thread, so that `send` is quick."""
+    def encode(self, plan: DesiredState) -> None:
+        """Find the difference and encode its lists, so that `send` is quick. Call it in a thread."""
         sent = {name: service.servicer.resource for name, service in self.services.items()}
-        self._updates = await asyncio.to_thread(_updates, sent, plan.served)
+        updates: list[_Update] = [(name, None, b"") for name in sent.keys() - plan.served.resources.keys()]
+        for name, resource in plan.served.resources.items():
+            if resource != sent.get(name):
+                try:
+                    updates.append((name, resource, list_response(resource.slots)))
+                except Exception as failed:  # the other lists are sent
+                    updates.append((name, resource, failed))
+        self._updates = updates
 
     def send(self, plan: DesiredState) -> None:
         """Serve what this plan lists, which was encoded last.
@@ -125,17 +127,6 @@ class DeviceLists:
 
     async def stop(self) -> None:
         await cancel_and_wait([*self._retiring, *self._tasks.values()])
-
-
-def _updates(sent: Mapping[str, Resource], served: Inventory) -> Sequence[_Update]:
-    updates: list[_Update] = [(name, None, b"") for name in sent.keys() - served.resources.keys()]
-    for name, resource in served.resources.items():
-        if resource != sent.get(name):
-            try:
-                updates.append((name, resource, list_response(resource.slots)))
-            except Exception as failed:  # the other lists are sent
-                updates.append((name, resource, failed))
-    return updates
 
 
 def _update(resource: str) -> str:

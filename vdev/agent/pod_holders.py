@@ -100,10 +100,13 @@ class PodHolders:
         self.asked.set()
 
     async def refresh(self) -> None:
+        """Ask the kubelet, and tell the answer to the actions of devices."""
         async with self._asking:
             if reading := await self._ask():
                 self.known = in_use.update(self.known, reading, self._intervals)
                 self._log(reading)
+        if self.readable and not self._agent.handovers.is_idle:
+            await self._agent.handovers.read(self.named, self.in_use)
 
     async def _ask(self) -> HoldersReading | None:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it.
@@ -125,7 +128,8 @@ class PodHolders:
         if kubelet != (self._agent.link.generation, socket):
             answer = None
         holders, claims = answer or (None, ())
-        return HoldersReading(asked_at, holders, claims, checkpoint, kubelet, self._agent.lists.is_listened_to)
+        is_served = any(service.servicer.streams for service in self._agent.lists.services.values())
+        return HoldersReading(asked_at, holders, claims, checkpoint, kubelet, is_served)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""
