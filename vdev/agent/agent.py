@@ -67,7 +67,7 @@ class Agent:
         self.pending = PendingWork(clock)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
-        self.link = KubeletSocket(options.registration_socket, options.plugin_dir, is_ours=self.lock.is_ours)
+        self.link = KubeletSocket(options.registration_socket, options.plugin_dir)
         self.state = StateFile(self)
         self.placeholders = Placeholders(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)

@@ -30,22 +30,15 @@ _OURS = r"vdev-.*\.sock"
 class KubeletSocket:
     """The kubelet's socket and the directory of the plugin's sockets; `generation` counts the kubelets that appeared.
 
-    `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent now serves
-    in `directory`. Each check sets the events of all `subscribers`, because their sockets may be gone as well.
+    `socket` None: nothing is registered. Each check sets the events of all `subscribers`, because their sockets may be
+    gone as well.
     """
 
-    def __init__(
-        self,
-        socket_path: Path | None,
-        plugin_dir: Path,
-        *,
-        is_ours: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, socket_path: Path | None, plugin_dir: Path) -> None:
         self.socket = socket_path
         self.directory = plugin_dir
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
-        self.is_ours = is_ours
         self.subscribers: set[asyncio.Event] = set()
         self.identity: Stamp | None = None  # of the kubelet's socket at the last check; None: there was no socket
         self._checking = asyncio.Lock()  # one check at a time, so that an older result cannot overwrite a newer one

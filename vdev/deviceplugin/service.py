@@ -226,7 +226,7 @@ class ResourceService:
         """
         await self._kubelet.check()
         self._notice_kubelet()
-        return await asyncio.to_thread(lambda: server.owns_socket() and self._kubelet.is_ours())
+        return await asyncio.to_thread(lambda: server.owns_socket() and self._agent.lock.is_ours())
 
     async def _sleep(self, seconds: float | None) -> None:
         """Pause until there is a new kubelet, or fault rules change."""
