@@ -37,14 +37,12 @@ class Line:
         self._unfinished = b""  # the beginning of a line whose end has not come
         self._seconds = pause
         self._clock = clock
-        self._is_running = False
-        self._end_pause: Callable[[], object] | None = None
+        self._end_pause: Callable[[], object] | None = None  # set during a pause
 
     def behave(self, end: LineEnd, answers: Mapping[str, str], otherwise: str | None) -> None:
         """Set the program; `answers` maps a line, without its end, to the answer."""
         self._end, self._answers, self._otherwise = end, answers, otherwise
-        if not self._is_running:
-            self._is_running = True
+        if self._end_pause is None:
             self._listen()
 
     def close(self) -> None:

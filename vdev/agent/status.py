@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..deviceplugin.service import ResourceService, ServiceState
+from ..deviceplugin.service import ServiceState
 from ..model.device import device_document, problem_document
 from ..planning.resources import Resource
 
@@ -85,7 +85,11 @@ def not_ready(agent: "Agent") -> list[str]:
     if not agent.lists.running or not agent.reconciler.published:
         return [agent.lock.trouble or "starting", *map(str, agent.retrier.problems)]
     services, node_api = agent.lists.services.values(), agent.node_api.document()
-    missing += [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    for each in services:
+        if not each.ready:
+            is_silent = each.state is ServiceState.REGISTERED
+            why = "registered, but the kubelet has not opened its stream" if is_silent else each.state
+            missing.append(f"{each.name}: {each.trouble or why}")
     if agent.reconciler.spec.node.status and not node_api["status"]["written"]:
         missing.append("the Node's status does not have the resources yet")
     trouble = node_api["problem"] if node_api["apiServer"] else "no API server is known"
@@ -95,11 +99,6 @@ def not_ready(agent: "Agent") -> list[str]:
         for driver in sorted(agent.reconciler.base.claimable.keys() - agent.dra.slices.published.keys())
     ]
     return [*missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
-
-
-def _why(service: ResourceService) -> str:
-    silent = service.state is ServiceState.REGISTERED
-    return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
 def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
