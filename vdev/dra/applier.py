@@ -51,11 +51,18 @@ class DraDrivers(Applier):
             on_change=lambda _old, _new: self.slices.look(),
         )
         self.slices: ResourceSlices = ResourceSlices(
-            agent.node_api.access, self._following, self._following.seen, agent.faults.engine
+            agent.node_api.access, self._following, self._present, agent.faults.engine
         )
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
+
+    async def _present(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the node's slices after the first attempt to list them. Raises ApiServerError if none succeeded."""
+        await self._following.looked.wait()
+        if self._following.trouble is not None and not self._following.is_listed:
+            raise self._following.trouble
+        return self._following.objects
 
     async def recall(self) -> None:
         """Read the claims that an earlier process prepared, for all drivers."""

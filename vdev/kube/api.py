@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
-from .connection import Connection, patch_type, resource
+from .connection import Connection, resource
 from .errors import ApiCall
 from .objects import MANAGER, NODES, Object, ObjectKind
 
@@ -124,18 +124,14 @@ class Api:
         name: str,
         change: Mapping[str, Any],
         *,
-        strategic: bool = False,
         manager: str = MANAGER,
         namespace: str = "",
         subresource: str = "",
     ) -> Document:
-        """Merge a change into an object and return it; `strategic` merges lists by the keys of their items."""
+        """Merge a change into an object and return it. Lists with keys, such as conditions, are merged by item."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         options = {"namespace": namespace or None, "field_manager": manager}
-        return await self._ask(
-            call,
-            lambda client, of: client.patch(of, name, change, patch_type=patch_type(strategic=strategic), **options),
-        )
+        return await self._ask(call, lambda client, of: client.patch(of, name, change, **options))
 
     async def apply(
         self,

@@ -5,7 +5,6 @@ This is the only module that imports the library, with the first request: it tak
 
 import asyncio
 import functools
-import ipaddress
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from ..errors import ApiServerError, reason_of
 from .errors import ApiCall, Unconfigured, Unreachable, error_of
 from .objects import ObjectKind
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")  # hosts for which Go ignores the proxies in the environment
 _AT_ONCE = 16  # requests in flight, not counting watches
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Connection:
     async def ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]], *, answers: int = 1) -> T:
         """Send a request by the library's client, which is given to `send` with its class for the objects."""
         client = await self.client(call)
-        self.writes += call.method != "GET"
+        self.writes += call.verb not in ("get", "list")
         within = answers * self._timing.intervals.api_answer
         try:
             async with self._slots, self._timing.clock.timeout(within):
@@ -102,12 +102,6 @@ def resource(kind: ObjectKind) -> Any:
     return create(kind.group, kind.version, kind.name, kind.plural)
 
 
-def patch_type(*, strategic: bool) -> Any:
-    from lightkube.types import PatchType
-
-    return PatchType.STRATEGIC if strategic else PatchType.MERGE
-
-
 def _client(server: ApiServerAddress) -> Any:
     """Return a client with the credentials that the files have now, without connecting. Raises Unconfigured."""
     import httpx2 as httpx
@@ -120,12 +114,11 @@ def _client(server: ApiServerAddress) -> Any:
             kubeconfig = lightkube.KubeConfig.from_one(cluster=cluster, user=User(token_file=str(server.token)))
         else:
             kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
-        config = kubeconfig.get(server.context or None)
-        assert config is not None  # for the type checker: `get` raises ConfigError instead
+        config: Any = kubeconfig.get(server.context or None)
         user = config.user or User()
         if user.token_file:
             user.token_file = str(config.abs_file(user.token_file))
-        is_proxied = not _is_loopback(config.cluster.server)
+        is_proxied = urlsplit(config.cluster.server).hostname not in _LOOPBACK
         no_timeout = httpx.Timeout(None)  # `Connection` enforces the deadlines with the injected clock
         return lightkube.AsyncClient(config._replace(user=user), timeout=no_timeout, trust_env=is_proxied)
     except Exception as wrong:  # the library raises many types for an invalid file
@@ -145,12 +138,3 @@ def _reason(failed: BaseException) -> str:
             found = seen.strerror
         seen = seen.__cause__ or seen.__context__
     return found or str(failed) or type(failed).__name__
-
-
-def _is_loopback(url: str) -> bool:
-    """Whether the host is a loopback address, for which Go ignores the proxies in the environment."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,7 +8,6 @@ from typing import Any
 from ..errors import ApiServerError
 from .objects import ObjectKind
 
-_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 _LONGEST_WAIT = 600.0  # seconds, even if Retry-After is longer
 
 
@@ -23,11 +22,6 @@ class ApiCall:
     subresource: str = ""
     who: str = "the service account"
     where: str = ""
-
-    @property
-    def method(self) -> str:
-        """The HTTP method."""
-        return _METHODS.get(self.verb, "GET")
 
     @property
     def resource(self) -> str:
@@ -57,10 +51,6 @@ class Unreachable(ApiServerError):
 
 class Throttled(ApiServerError):
     """429, or 503 with Retry-After: the server has too many requests. `wait` is the value of Retry-After in seconds."""
-
-    def __init__(self, message: str, wait: float) -> None:
-        super().__init__(message)
-        self.wait = min(wait, _LONGEST_WAIT)
 
 
 class Denied(ApiServerError):
@@ -92,10 +82,7 @@ class Invalid(ApiServerError):
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
-    """Return the error for an HTTP status, or 0 for no answer, and the Status object in the response.
-
-    `after` is the number of seconds that the server asks to wait.
-    """
+    """Return the error for an HTTP status, or 0 for no answer, a Status object, and the seconds of Retry-After."""
     message = str(status.get("message") or "no reason given")
     details = status.get("details") or {}
     match code:
@@ -120,7 +107,9 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
             return Expired(f"the API server has forgotten the version of {call.object}: {message}")
     if code == HTTPStatus.TOO_MANY_REQUESTS or (code == HTTPStatus.SERVICE_UNAVAILABLE and after is not None):
         asks = "" if after is None else f" and asks to wait {after:g} s"
-        return Throttled(f"the API server has too much to do{asks}: {message}", after or 0.0)
+        busy = Throttled(f"the API server has too much to do{asks}: {message}")
+        busy.wait = min(after or 0.0, _LONGEST_WAIT)
+        return busy
     if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")

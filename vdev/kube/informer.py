@@ -94,13 +94,6 @@ class Informer(Generic[T]):
         """The kept values for which `index` returned this word."""
         return tuple(self._indexed.get(word, {}).values())
 
-    async def seen(self) -> dict[str, T]:
-        """Return `objects` after the first attempt to list them. Raises ApiServerError if none has succeeded."""
-        await self.looked.wait()
-        if self.trouble is not None and not self.is_listed:
-            raise self.trouble
-        return self.objects
-
     def wrote(self, document: Object) -> None:
         """Put the object that the server returned for a write into the copy."""
         is_new = not self._version or _is_newer(_version_of(document), self._version)
@@ -177,9 +170,9 @@ class Informer(Generic[T]):
         is_other = str(trouble or "") != str(self.trouble or "")
         if is_other and trouble is not None:
             level = logging.INFO if isinstance(trouble, Unconfigured) else logging.WARNING  # many have no account
-            log.log(level, "objects cannot be followed", kind=str(self.kind), reason=str(trouble))
+            log.log(level, "objects cannot be followed", kind=self.kind.plural, reason=str(trouble))
         elif is_other:
-            log.info("objects can be followed again", kind=str(self.kind))
+            log.info("objects can be followed again", kind=self.kind.plural)
         self.trouble = trouble
         if not isinstance(trouble, Unreachable | Throttled | Unconfigured):
             self.answered.set()
@@ -212,7 +205,7 @@ class Informer(Generic[T]):
         try:
             value = self._keep(document)
         except Exception:
-            log.exception("an object is left out", kind=str(self.kind), name=key_of(document))
+            log.exception("an object is left out", kind=self.kind.plural, name=key_of(document))
             return None
         return None if value is None else _Known(key_of(document), value, _version_of(document))
 

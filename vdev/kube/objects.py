@@ -26,10 +26,6 @@ class ObjectKind:
         """The field `apiVersion` of the objects: v1, resource.k8s.io/v1."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def __str__(self) -> str:
-        """The kind as an argument of kubectl: `nodes`, `resourceslices.resource.k8s.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
 
 NODES = ObjectKind("", "v1", "Node", "nodes", namespaced=False)
 PODS = ObjectKind("", "v1", "Pod", "pods", namespaced=True)

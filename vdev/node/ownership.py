@@ -120,7 +120,7 @@ async def cleared(
     if not removed:
         return document
     change = {"metadata": {"uid": metadata["uid"]} if metadata.get("uid") else {}, _STATUS: removed}
-    return await api.patch(NODES, metadata["name"], change, subresource=_STATUS, strategic=True)
+    return await api.patch(NODES, metadata["name"], change, subresource=_STATUS)
 
 
 def _owned_fields(document: Mapping[str, Any]) -> OwnedFields:
