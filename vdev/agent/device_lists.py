@@ -120,10 +120,8 @@ class DeviceLists:
                 continue
             if rule.socket is not None:
                 await service.spoil_socket(replace=rule.socket.replace)
-            elif rule.stream is not None:
-                service.servicer.close_streams()
             else:
-                raise ValueError(f"the rule {rule.name!r} does nothing to streams and sockets")
+                service.servicer.close_streams()
 
     async def stop(self) -> None:
         await cancel_and_wait([*self._retiring, *self._tasks.values()])
