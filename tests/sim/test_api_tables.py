@@ -108,7 +108,7 @@ async def test_a_pod_that_is_deleted(server):
     [
         ([READY], {}, "Ready"),
         ([{**READY, "status": "Unknown"}], {}, "NotReady"),
-        ([], {}, "NotReady"),
+        ([], {}, "Unknown"),
         ([READY], {"unschedulable": True}, "Ready,SchedulingDisabled"),
     ],
 )

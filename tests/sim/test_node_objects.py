@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import os
 
 import pytest
 
@@ -86,10 +87,16 @@ async def test_the_owner_of_the_conditions(node):
 async def test_the_node_is_an_object(node, plugins):
     """It has the plugins' devices, and keeps the fields of others."""
     await node.until(lambda: node.all("Node"), "the Node")
-    theirs = {"status": {"capacity": {"other.dev/x": "3"}, "conditions": [{"type": "Theirs", "status": "True"}]}}
+    own = capacity(node)
+    assert {"cpu", "memory", "pods"} == own.keys()
+    assert os.cpu_count() == int(own["cpu"])
+    theirs = {
+        "status": {"capacity": {"other.dev/x": "3", "cpu": "96"}, "conditions": [{"type": "Theirs", "status": "True"}]}
+    }
     await node.objects.edit("Node", "sim-node", "", lambda each: each.update(theirs))
     await plugins(NPU, on=node.kubelet, devices=["a", "b"])
     await node.until(lambda: "2" == capacity(node).get(NPU), "the capacity")
+    assert "96" == node.all("Node")["sim-node"]["status"]["allocatable"]["cpu"]
     assert "3" == capacity(node)["other.dev/x"]
     assert "3" == node.all("Node")["sim-node"]["status"]["allocatable"]["other.dev/x"]
     conditions = {each["type"]: each["status"] for each in node.all("Node")["sim-node"]["status"]["conditions"]}

@@ -5,6 +5,7 @@ Status, claims and events of pods are written to the API server. A deleted Pod e
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -59,7 +60,10 @@ class NodeObjects:
         name = self._kubelet.node_name
         if not self._objects.has(_NODE, "", name):
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
-            first = {"conditions": [_ready("False", "KubeletNotReady", "the embedded kubelet starts")]}
+            first = {
+                "conditions": [_ready("False", "KubeletNotReady", "the embedded kubelet starts")],
+                "capacity": _machine() | {key: str(amount) for key, amount in self._kubelet.capacity.items()},
+            }
             self._objects.create(_NODE, "", {"metadata": {"name": name, "labels": labels}, "status": first}, _KUBELET)
         self._write_node()
 
@@ -158,6 +162,12 @@ class NodeObjects:
             "count": 1,
         }
         self._objects.create(_EVENT, namespace, document, component)
+
+
+def _machine() -> dict[str, str]:
+    """Return the CPUs and the memory of this machine, which a kubelet reports."""
+    kilobytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+    return {"cpu": str(os.cpu_count() or 1), "memory": f"{kilobytes}Ki"}
 
 
 def pod_status(pod: PodStatus) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def _pod_status(pod: Document) -> str:
 
 def _node_status(node: Document) -> str:
     conditions = value_at(node, "status.conditions") or ()
-    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    shown = "Ready" if is_ready else "NotReady"
+    ready = next((each["status"] for each in conditions if each["type"] == "Ready"), None)
+    shown = "Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"
     return f"{shown},SchedulingDisabled" if value_at(node, "spec.unschedulable") else shown
 
 

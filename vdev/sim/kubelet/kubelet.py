@@ -71,6 +71,7 @@ class Kubelet:
         strict: bool = False,
     ) -> None:
         self.node_name = node_name
+        self.capacity = capacity
         self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
         self.metrics = self.journal.metrics
