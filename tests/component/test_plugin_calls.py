@@ -69,7 +69,11 @@ async def test_malformed_bytes_are_an_error_of_one_call(client):
 
 
 REFUSED = [
-    ([["nope"]], grpc.StatusCode.NOT_FOUND, "unknown device: 'nope' is not one of the"),
+    (
+        [["nope"]],
+        grpc.StatusCode.NOT_FOUND,
+        "unknown device: 'nope' is not a device of acme.dev/npu; its devices: acme-0",
+    ),
     ([["acme-0"], ["nope"]], grpc.StatusCode.NOT_FOUND, "'nope'"),
     ([["acme-0", "acme-0"]], grpc.StatusCode.INVALID_ARGUMENT, "names device 'acme-0' twice"),
     ([[]], grpc.StatusCode.INVALID_ARGUMENT, "names no device"),

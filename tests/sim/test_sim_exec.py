@@ -212,7 +212,11 @@ async def test_a_plugin_that_ends_is_started_again(tmp_path):
     path = scenario(tmp_path, {"expect": READY})
     code, text = await played(path, command=once)
     assert 1 == code
-    assert "the plugin ended with exit code 3 by itself; the last lines of its output:\n      | nobody there\n" in text
+    assert "\n      | nobody there\n" in text
+    assert (
+        "the plugin ended with exit code 3 by itself (--restart would restart it); the last lines of its output:"
+        in text
+    )
     code, text = await played(path, command=once, again=True)
     assert 0 == code, text
 
@@ -303,10 +307,13 @@ def test_usage(tmp_path, capsys):
     """Errors in options are reported before anything is started."""
     bare = tmp_path / "bare.yaml"
     bare.write_text("title: x\nsteps: [{expect: {node: {{resource}: remembered}}}]\n")
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
     reasons = scenario(tmp_path, {"expect": {"unhealthy": {"acme.dev/widget": {"widget-0": "x"}}}}, name="reasons")
     for arguments, said in (
         (["--scenario", "pod"], "--scenario needs a plugin to play with; give --exec COMMAND"),
         (["--exec", "no-such-program"], "--exec: there is no program 'no-such-program' here"),
+        (["--exec", str(script)], f"is not executable; run chmod +x {script}"),
         (["--exec", "A=1 true"], "there is no program 'A=1' here; write `env NAME=VALUE PROGRAM …` to set variables"),
         (["--exec", "true {plugindir}"], "unknown placeholder {plugindir}; there are {kubelet_dir}, {plugin_dir}"),
         (["--exec", "true 'a"], "not a command: no closing quotation"),

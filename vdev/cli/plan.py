@@ -205,7 +205,9 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
         yield from _pool_lines(pool, new.node)
     yield from _node_lines(new)
     for name, found in new.found.items() if explain else ():
-        yield f"\ncandidates of {name}:" + ("" if found.candidates else " none")
+        if not found.candidates and not found.watch:  # virtual devices
+            continue
+        yield f"\ncandidates of {name}:" + ("" if found.candidates else f" none in {', '.join(sorted(found.watch))}")
         for candidate in found.candidates:
             yield f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
 
@@ -237,7 +239,7 @@ _SLOT: common.Columns = {
 
 def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
     count = counted(len(resource.slots), "device")
-    yield f"\n{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
+    yield f"\n{resource.name}: {count}, {resource.healthy} healthy"
     kinds = {(slot.device.raw.entry, slot.device.profile) for slot in resource.slots}
     spec, entries = new.plan.observed.spec, resource.entries
     names = (name_of(spec, entries[entry], profile) for entry, profile in kinds if entry in entries)

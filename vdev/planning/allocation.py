@@ -17,6 +17,7 @@ from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNod
 from ..model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, Entry
 from ..model.geometry import instance_id
 from ..model.names import visible_devices_env
+from ..model.problem import listed
 from ..model.spec import Flags, SharingKind
 from ..model.template import Template
 from . import cdi
@@ -40,9 +41,9 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
     try:
         slots = tuple(map(resource.by_id.__getitem__, ids))
     except KeyError as unknown:
+        known = listed(resource.by_id, lead="its devices:")
         raise UnknownDevice(
-            f"invalid request: unknown device: {unknown.args[0]!r} is not one of the "
-            f"{len(resource.slots)} devices of {resource.name}"
+            f"invalid request: unknown device: {unknown.args[0]!r} is not a device of {resource.name}; {known}"
         ) from None
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if list(ids).count(each) > 1)

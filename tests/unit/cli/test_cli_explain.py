@@ -41,6 +41,17 @@ def test_a_refused_request_has_a_reason(vdev):
     assert "maximum request size for shared resources is 1; found 2" in err
 
 
+def test_a_plan_without_candidates_says_where_it_looked(vdev, written, tmp_path):
+    """Entries with virtual devices have no candidates."""
+    entries = (
+        '{name: stick, resource: a.dev/b, usb: {vendor: "10c4"}}, {name: npu, resource: a.dev/c, virtual: {count: 1}}'
+    )
+    _, out, err = vdev("plan", written(f"devices: [{entries}]"), "--explain", "--host-root", tmp_path)
+    assert "candidates of stick: none in /sys/bus/usb/devices\n" in out
+    assert "candidates of npu" not in out
+    assert "usb vendor 10c4 matches no device on this node" in err
+
+
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
 LABELED = """

@@ -132,7 +132,8 @@ class CommandPlugin:
                 await self.start()
             return
         self._process = None
-        raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self.log)}")
+        ending = f"the plugin {_ending(process.returncode)} by itself (--restart would restart it)"
+        raise ScenarioError(f"{ending}; {last_words(self.log)}")
 
 
 class VdevRun(CommandPlugin):
