@@ -170,7 +170,7 @@ def fixed_delay(value: object) -> DelayTimes:
 
 
 class ErrorAnswer(Section):
-    """A gRPC error."""
+    """The gRPC error with which calls fail."""
 
     code: Code = Code.UNAVAILABLE
     """The status code's name, such as UNAVAILABLE."""

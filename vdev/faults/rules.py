@@ -145,7 +145,7 @@ def _nodes_of(value: object) -> "OnNodes":
 
 
 class OnNodes(Section):
-    """Which nodes."""
+    """The nodes on which a rule applies: those that meet all conditions."""
 
     names: Annotated[tuple[Word, ...], OneOrMany()] = ()
     """Patterns for the nodes' names. Default: every node."""
@@ -367,7 +367,7 @@ KernelLog = Annotated[str, BeforeValidator(_kernel_log), WithJsonSchema(_KERNEL_
 
 
 class Faults(Section):
-    """Faults that are injected."""
+    """Injected faults: the rules, and what applies to all of them."""
 
     seed: Whole = 0
     """Seed of the random choices; with the same seed a run repeats exactly."""

@@ -154,9 +154,9 @@ class ValidRange(Section):
     """The amounts that a claim may request."""
 
     min: Amount
-    """The minimum."""
+    """The smallest amount."""
     max: Amount | None = None
-    """The maximum. Default: the whole capacity."""
+    """The largest amount. Default: the whole capacity."""
     step: Amount | None = None
     """Amounts are min plus a multiple of step. Other amounts are rounded up. Default: any amount."""
 
@@ -173,7 +173,7 @@ class CapacityPolicy(Section):
 
 
 class Capacity(Section):
-    """A capacity of each device."""
+    """An amount that each device has, and how much of it a claim may request."""
 
     value: Amount
     """The amount, as a Kubernetes quantity such as 100, 16Gi or 10G."""
@@ -228,7 +228,7 @@ def _range_problem(value: int, default: int, span: ValidRange) -> str:
 
 
 class Taints(Section):
-    """Taints of failed devices."""
+    """Taints that failed devices get in ResourceSlices."""
 
     unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
     """The taint of an unhealthy device. none: no taint; NoSchedule: no new claim gets the device; NoExecute: its pods
@@ -272,7 +272,7 @@ class Dra(Section):
     """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the
     driver's domain."""
     taints: Taints = Taints()
-    """Taints of failed devices."""
+    """Taints that failed devices get in ResourceSlices."""
     extended_resource: Flag | None = None
     """Whether the DeviceClass of `vdev dra classes` names the entry's resource, so that pods that request the resource
     get these devices without a claim. Default: true for NVIDIA presets, as in NVIDIA's driver, else false."""

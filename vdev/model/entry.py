@@ -128,7 +128,7 @@ class Probe(StrEnum):
 
 
 class HealthCheck(Section):
-    """A probe that runs periodically."""
+    """A probe of each device, which runs periodically and decides the health."""
 
     probe: Probe
     """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
@@ -286,7 +286,7 @@ class Entry(Placed):
     dra: Dra | None = None
     """How Dynamic Resource Allocation offers these devices, if advertise includes dra."""
     virtual: VirtualDevices | None = None
-    """Virtual devices."""
+    """Virtual devices: how many, and of which model."""
     glob: Annotated[Glob, not_empty(), NO_DEFAULT] = ()
     """Real devices by path: one pattern, or a list of patterns. With a list, the i-th matches form one device."""
     sysfs: Sysfs | None = None
