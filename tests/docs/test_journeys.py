@@ -224,6 +224,7 @@ def machine(directory):
     return host
 
 
+@clients
 @pytest.mark.root
 def test_edge(directory, machine):
     page = journey("edge.md")
