@@ -241,7 +241,10 @@ class StateFile(Applier):
             if plan.advertised.resources != self._listed_from:  # most reconciliations change none of 10,000 devices
                 lists = await asyncio.to_thread(_lists, plan.advertised)
                 self._listed_from = plan.advertised.resources
-            await self._update(self.path, lists=lists, layouts=dict(plan.observed.layouts), config=self._config())
+            config, texts = self._state.config, self._agent.config.good  # of a configuration without errors
+            if texts is not None and (config is None or (config.given, config.texts) != (self._given, texts)):
+                config = KeptConfig(given=self._given, at=self._clock.wall(), texts=texts)
+            await self._update(self.path, lists=lists, layouts=dict(plan.observed.layouts), config=config)
 
     async def record(self, holdings: tuple[SavedHolding, ...]) -> None:
         """Write the holdings. A failure is a problem that stops nothing; the next reconciliation writes again."""
@@ -253,13 +256,6 @@ class StateFile(Applier):
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
-
-    def _config(self) -> KeptConfig | None:
-        """The configuration in force if it has no errors; else the last one without errors."""
-        texts, before = self._agent.config.good, self._state.config
-        if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
-            return before
-        return KeptConfig(given=self._given, at=self._clock.wall(), texts=texts)
 
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
