@@ -31,7 +31,7 @@ def discover(
 
     `node` is the node's name, which is part of the ids of presets' devices. The caller keeps the `numbering` of each
     entry for as long as the process lives, so that devices keep their index while others come and go. `device_dir` and
-    `smi_dir` are the host's directories for the nodes of virtual devices and for the makers' tools.
+    `smi_dir` are the host's directories for the nodes of virtual devices and for the vendors' tools.
     """
     numbering = numbering or Numbering()
     try:

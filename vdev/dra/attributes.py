@@ -83,7 +83,7 @@ _DIGEST = 8
 class Describer:
     """Describes the devices of one entry.
 
-    `first` is the number of the entry's first GPU among the `gpus` of its maker.
+    `first` is the number of the entry's first GPU among the `gpus` of its vendor.
     """
 
     slots = "slots"
@@ -128,7 +128,7 @@ class Describer:
         )
 
     def gpu(self, device: Device) -> int:
-        """The number of the device's GPU among those of its maker."""
+        """The number of the device's GPU among those of its vendor."""
         return self.first + device.raw.index
 
     def counters(self) -> Counters:

@@ -1,6 +1,6 @@
 """The DeviceClasses for the drivers in a configuration. Claims request devices by the name of a class.
 
-The classes of NVIDIA's and AMD's drivers have the makers' names. Each other resource has a class for its devices, and
+The classes of NVIDIA's and AMD's drivers have the vendors' names. Each other resource has a class for its devices, and
 one for their partitions. DeviceClasses belong to the cluster and not to a node.
 """
 
@@ -17,7 +17,7 @@ from ..model.spec import Spec
 from .amd_devices import is_amd
 from .slices import API_VERSION, Document
 
-_NVIDIA = "gpu."  # the prefix of the maker in the name of a GPU driver
+_NVIDIA = "gpu."  # the prefix of the vendor in the name of a GPU driver
 
 
 @dataclass(frozen=True, slots=True)

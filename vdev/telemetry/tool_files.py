@@ -1,4 +1,4 @@
-"""The makers' tools for containers, as files on the node.
+"""The vendors' tools for containers, as files on the node.
 
 They exist before the devices are advertised, and are removed when no container can have them mounted. If they cannot be
 written, containers get the devices without a tool, and a problem says why. A task rewrites the data of devices that
@@ -36,7 +36,7 @@ ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 class ToolFiles(HostFiles[str, DeviceInfo]):
     """The tools of one agent, and their data by device id, below the directory `root`."""
 
-    name = "giving containers their makers' tools"
+    name = "giving containers their vendors' tools"
 
     def __init__(self, root: Path, read_sensors: ReadSensors, timing: Timing) -> None:
         super().__init__({root, root / "bin", root / "devices"}, timing)
