@@ -6,6 +6,7 @@ good one is that of an earlier process. Files are read in a thread.
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from .. import file_choice
+from .. import config, file_choice
 from ..config import FileTexts, Loaded
 from ..errors import ConfigError
 from ..file_choice import LABELS, Choice
@@ -69,8 +70,9 @@ class ConfigSource:
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self._agent = agent
         self._node = agent.node_api.object
-        self._given = agent.options.config_files
-        self._load = agent.options.load
+        options = agent.options
+        self._given = options.config_files
+        self._load = functools.partial(config.load, overrides=options.overrides, preset_dirs=options.preset_dirs)
         self._metrics = agent.metrics
         self._intervals, self._clock = agent.options.timing
         self._files: set[Path] = set()  # that the last reading read, with presets and layouts

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr
@@ -447,7 +446,3 @@ class Entry(Placed):
         if self.geometry and self.geometry.first_mode:
             return self.partitions.get(index, (self.geometry.first_mode,))
         return self.partitions.get(index)
-
-    def is_on(self, node: str) -> bool:
-        """Whether the node of that name has the entry's devices."""
-        return not self.on_nodes or any(fnmatchcase(node, pattern) for pattern in self.on_nodes)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema, model_validator
@@ -380,7 +381,12 @@ class Spec(Section):
         return self.fleet_nodes or NO_FLEET
 
     def on_node(self, node: str) -> tuple[Entry, ...]:
-        return tuple(entry for entry in self.entries if entry.is_on(node))
+        """The entries whose devices the node of that name has."""
+        return tuple(
+            entry
+            for entry in self.entries
+            if not entry.on_nodes or any(fnmatchcase(node, pattern) for pattern in entry.on_nodes)
+        )
 
     def only(self, is_kept: Callable[[Placed], bool]) -> Self:
         """Return the configuration with only the entries, shared resources and patterns that `is_kept` selects."""

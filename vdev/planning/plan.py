@@ -92,11 +92,6 @@ class ObservedState:
     now: float = 0.0
     """The monotonic time in seconds."""
 
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The entries of the configuration that concern this node."""
-        return self.spec.on_node(self.node)
-
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
@@ -235,7 +230,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         )
 
     # 7. A lost device existed before and is missing or unhealthy now, so each plan passes these to the next one.
-    entries = observed.entries if node.events or node.conditions else ()
+    entries = observed.spec.on_node(observed.node) if node.events or node.conditions else ()
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else {}
 
     # 8. Labels follow the configuration and the devices that exist, not their health.

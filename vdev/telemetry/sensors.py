@@ -30,7 +30,7 @@ class Sensors:
 
     def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
         """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`. Blocks."""
-        entries = {entry.name: entry for entry in plan.observed.entries if entry.telemetry}
+        entries = {entry.name: entry for entry in plan.observed.spec.on_node(plan.observed.node) if entry.telemetry}
         xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
         faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
         simulated: dict[str, SimulatedDevice] = {}
@@ -75,7 +75,7 @@ def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
     Devices that faults removed, and partitions that claims can make, are included.
     """
     inventory = plan.observed.inventory
-    measured = {entry.name for entry in plan.observed.entries if entry.telemetry}
+    measured = {entry.name for entry in plan.observed.spec.on_node(plan.observed.node) if entry.telemetry}
     found: dict[str, tuple[Entry, Device]] = {}
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
