@@ -18,7 +18,8 @@ import yaml
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
 from tests.kit.blocking import no_blocking
-from vdev.agent import status
+from vdev import config
+from vdev.agent import config_files, status
 from vdev.agent.agent import Agent
 from vdev.agent.options import Options
 from vdev.aio.clock import LeapClock, Timing
@@ -115,18 +116,20 @@ def config_dir(directory):
 
 
 @pytest.fixture
-async def start_agent(kubelet, directory, config_dir, _inotify):
+async def start_agent(kubelet, directory, config_dir, _inotify, monkeypatch):
     """Start a plugin beside the kubelet, with the text of its configuration.
 
     With `wait`, it returns when every resource is registered and listed, and all appliers have run. A second plugin of
     the same test finds the files of the first. `overrides` replace values of the file. `options` are those of
-    `vdev.agent.Options` and of its intervals. `appliers` run in addition to the agent's own.
+    `vdev.agent.Options` and of its intervals. `appliers` run in addition to the agent's own. `load` reads
+    the files.
     """
     started = []
 
-    async def start(text, *, wait=True, overrides=None, preset_dirs=(), appliers=(), **options):
+    async def start(text, *, wait=True, overrides=None, preset_dirs=(), appliers=(), load=config.load, **options):
         file = config_dir / "vdev.yaml"
         file.write_text(text)
+        monkeypatch.setattr(config_files, "load", load)
         chosen = Options(
             node_name="node-1",
             config_files=[file],

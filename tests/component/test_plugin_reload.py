@@ -39,8 +39,8 @@ def readings():
 def load(readings):
     """A function that reads the files and records that."""
 
-    def noted(files, *, partial=False):
-        loaded = config.load(files, partial=partial)
+    def noted(files, **how):
+        loaded = config.load(files, **how)
         readings.append(files)
         return loaded
 

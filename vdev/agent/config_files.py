@@ -6,7 +6,6 @@ good one is that of an earlier process. Files are read in a thread.
 
 import asyncio
 import contextlib
-import functools
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from .. import config, file_choice
-from ..config import FileTexts, Loaded
+from .. import file_choice
+from ..config import FileTexts, Loaded, load
 from ..errors import ConfigError
 from ..file_choice import LABELS, Choice
 from ..hostfs import root
@@ -72,7 +71,7 @@ class ConfigSource:
         self._node = agent.node_api.object
         options = agent.options
         self._given = options.config_files
-        self._load = functools.partial(config.load, overrides=options.overrides, preset_dirs=options.preset_dirs)
+        self._changes: Any = {"overrides": options.overrides, "preset_dirs": options.preset_dirs}
         self._metrics = agent.metrics
         self._intervals, self._clock = agent.options.timing
         self._files: set[Path] = set()  # that the last reading read, with presets and layouts
@@ -156,7 +155,7 @@ class ConfigSource:
         try:
             await self._choose()
             files = tuple(each.file for each in self.chosen)
-            loaded = await asyncio.to_thread(self._load, files, partial=partial)
+            loaded = await asyncio.to_thread(load, files, partial=partial, **self._changes)
         except ConfigError as bad:
             named = (each.place.file for each in bad.problems if each.place)
             self._files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
@@ -171,7 +170,7 @@ class ConfigSource:
     async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
-            return await asyncio.to_thread(self._load, texts.files, texts=texts)
+            return await asyncio.to_thread(load, texts.files, texts=texts, **self._changes)
         except ConfigError as bad:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
