@@ -30,7 +30,6 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FakeHost]:
 @pytest.mark.parametrize(
     ("page", "name", "host", "expected"),
     [
-        ("devices-glob", "zigbee", "workstation", ["/dev/zigbee"]),
         ("devices-glob", "fuse", "workstation", ["/dev/fuse"]),
         ("devices-glob", "coral", "server", ["/dev/apex_0"]),
         ("devices-sysfs", "camera", "workstation", ["/dev/video0"]),
@@ -38,7 +37,6 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FakeHost]:
         ("devices-sysfs", "vf", "server", ["/dev/vfio/41", "/dev/vfio/vfio", "/dev/vfio/42", "/dev/vfio/vfio"]),
         ("devices-sysfs", "kvm", "workstation", ["/dev/kvm"]),
         ("devices-usb", "yubikey", "workstation", ["/dev/bus/usb/001/007", "/dev/hidraw1"]),
-        ("devices-usb", "zigbee", "workstation", ["/dev/bus/usb/001/012", "/dev/zigbee"]),
         ("devices-usb", "webcam", "workstation", ["/dev/bus/usb/001/004", "/dev/video0", "/dev/video1"]),
     ],
 )
