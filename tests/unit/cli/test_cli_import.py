@@ -1,5 +1,7 @@
 """`vdev import`: output, files, warnings and exit codes."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,11 @@ def test_other_commands_name_the_plugin_of_a_file(file: Path, capsys: pytest.Cap
     assert 2 == main([command, str(file)])
     said = f"{file}: this is a configuration of generic-device-plugin; `vdev import {file}` converts it\n"
     assert said == capsys.readouterr().err
+
+
+def test_run_names_the_plugin_of_a_file(file: Path, tmp_path: Path) -> None:
+    places = [f"--{name}-dir={tmp_path / name}" for name in ("kubelet", "state", "run", "cdi")]
+    command = [sys.executable, "-m", "vdev", "run", file, "--node-name", "n", *places]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = f"{file}: this is a configuration of generic-device-plugin; `vdev import {file}` converts it\n"
+    assert (2, said) == (done.returncode, done.stderr)
