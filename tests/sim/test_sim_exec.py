@@ -186,6 +186,7 @@ async def test_a_failure_in_junit_and_in_text(tmp_path):
     one, two = suite.findall("testcase")
     assert ("good", None, "bad") == (one.get("name"), one.find("failure"), two.get("name"))
     assert "expected 3, seen 2" in two.find("failure").get("message")
+    assert two.find("failure").text.startswith(f"step 2 of 2, {bad}:")
     assert "registered acme.dev/widget" in two.find("system-out").text
     assert "registered acme.dev/widget\n" == (tmp_path / "logs" / "bad.log").read_text()
     assert (tmp_path / "logs" / "good.log").exists()  # it may have ended before any output of the plugin
@@ -322,6 +323,7 @@ def test_usage(tmp_path, capsys):
             ["--exec", "true", "--scenario", "podd"],
             "scenario 'podd': no such file, and no built-in scenario; did you mean 'pod'? built-in scenarios: ",
         ),
+        (["--exec", "true", "--scenario", "zzz.yaml"], "no built-in scenario; built-in scenarios: "),
         (["--exec", "true", "--scenario", str(bare)], 'write a placeholder in quotes: "{resource}"'),
         (
             ["--exec", "true", "--scenario", "health"],

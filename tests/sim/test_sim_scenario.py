@@ -208,6 +208,7 @@ def test_strict_form(subtests):
         ({"steps": {}}, "steps: Input should be a valid list"),
         ({"steps": [{"expects": {}}]}, "steps.0: unknown key 'expects'; expected one of"),
         ({"steps": [{"createPod": "x"}]}, "no pod 'x'"),
+        ({"steps": ["restartKubelet"]}, "steps.0: expected a mapping; write 'restartKubelet:' with a colon"),
         ({"steps": [{"restartKubelet": 1}]}, "steps.0.restartKubelet: Input should be None"),
         ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),
         ({"requires": ["magic"]}, "requires.0: Input should be 'clock', 'kubelet'"),

@@ -25,6 +25,7 @@ class ScenarioReport:
         self.log = log
         self.seconds = 0.0
         self.failure = ""  # empty if it passed
+        self.failed_step = ""  # with its place in the file
         self.history: Sequence[str] = ()  # the last entries of the journal, which are shown with a failure
         self.remarks: list[str] = []  # findings that do not fail it, and skipped checks
         self._out = out
@@ -44,10 +45,11 @@ class ScenarioReport:
         file, number, now = self.file, self._step, time.monotonic()
         seconds = now - self._step_begun
         line, text = file.lines[number - 1]
-        place = f"✗ step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else "✓"
+        place = f"step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else ""
+        self.failed_step = f"{place} {text}" if failure else ""
         document = {"outcome": "failed" if failure else "done", "step": number, "line": line, "text": text}
         self._print(
-            f"  {place} {text}  ({seconds:.1f} s)",
+            f"  {f'✗ {place}' if failure else '✓'} {text}  ({seconds:.1f} s)",
             {"event": "step", "scenario": file.name, **document, "seconds": seconds},
         )
         self._step, self._step_begun = number + 1, now
@@ -112,7 +114,7 @@ def write_junit(path: Path, results: Sequence[ScenarioReport]) -> None:
         if each.failure:
             first = each.failure.splitlines()[0]
             failure = ET.SubElement(case, "failure", {"message": _clean(first), "type": "failed"})
-            failure.text = _clean("\n".join([each.failure, *each.history]))
+            failure.text = _clean("\n".join([each.failed_step, each.failure, *each.history]).lstrip())
         output = each.log.read_text(errors="replace")[-_LARGEST_OUTPUT:] if each.log.exists() else ""
         ET.SubElement(case, "system-out").text = _clean("\n".join([*each.remarks, output]))
     ET.indent(root)

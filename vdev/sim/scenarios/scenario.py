@@ -82,6 +82,8 @@ class _Form(BaseModel):
     @classmethod
     def _known_keys(cls, value: Any) -> Any:
         allowed = sorted(str(field.alias) for field in cls.model_fields.values())
+        if isinstance(value, str) and value in allowed:
+            raise ValueError(f"expected a mapping; write '{value}:' with a colon")
         if isinstance(value, Mapping) and (unknown := sorted(map(str, value.keys() - set(allowed)))):
             raise ValueError(f"unknown key {unknown[0]!r}; expected one of {', '.join(allowed)}")
         return value
@@ -275,8 +277,9 @@ def find(name: str) -> ScenarioFile:
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
         near = difflib.get_close_matches(name, NAMES, n=1)
-        known = f"did you mean {near[0]!r}? " * bool(near) + f"built-in scenarios: {', '.join(NAMES)}"
-        raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; {known}")
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = f"built-in scenarios: {', '.join(NAMES)}"
+        raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; {hint}{known}")
     return ScenarioFile(path.stem, path, load(path), _step_lines(path.read_text()))
 
 
