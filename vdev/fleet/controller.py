@@ -208,7 +208,7 @@ class Fleet:
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
             elif converged is not self._spec:
                 converged = self._spec
-                log.info("converged", nodes=len(self.members), writes=self.writes)
+                log.info("converged", nodes=len(self.members), refused=len(self.maker.refused), writes=self.writes)
 
     async def _begin(self) -> None:
         """Sync all nodes as soon as the API server has listed all kinds."""
