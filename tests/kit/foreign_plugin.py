@@ -24,15 +24,15 @@ DEFECTS = {
     "never-serves": "registers and does not serve",
     "deaf": "never registers again after a restart of the kubelet",
     "stale": "registers again with a socket that the kubelet has deleted",
-    "leftover": "does not start where its own socket is left",
-    "drops": "takes a broken device from its list",
-    "drops-allocated": "takes a device from its list half a second after its Allocate",
+    "leftover": "does not start if its old socket exists",
+    "drops": "removes a broken device from its list",
+    "drops-allocated": "removes a device from its list half a second after its Allocate",
     "duplicate": "lists an id twice",
     "hangs": "hangs in Allocate",
-    "dies": "ends by itself at an Allocate",
-    "forgets": "starts again with other ids",
-    "child": "starts a program, and leaves it behind",
-    "deaf-to-sigterm": "does not end when it is told to",
+    "dies": "exits at an Allocate",
+    "forgets": "has other ids after a restart",
+    "child": "leaves a child process running when it exits",
+    "deaf-to-sigterm": "ignores SIGTERM",
 }
 _LATE_SECONDS = 2.0  # longer than a kubelet needs to notice, also on a busy machine
 _LOOK_SECONDS = 0.05
@@ -72,7 +72,7 @@ class Plugin(api_grpc.DevicePluginServicer):
         self._server.add_insecure_port(f"unix:{self.socket}")
         self._server.start()
 
-    def _serve_anew(self):
+    def _serve_again(self):
         self._server.stop(None).wait()
         self.serve()
 
@@ -88,7 +88,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 say(f"cannot register: {error.details()}")
                 time.sleep(0.1)
                 if self._server and self._defect != "stale" and not self.socket.exists():
-                    self._serve_anew()  # the kubelet clears its directory at its start
+                    self._serve_again()  # the kubelet clears its directory at its start
             else:
                 say("registered acme.dev/widget")
                 return
@@ -108,7 +108,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 continue
             known = seen
             if self._defect != "stale":
-                self._serve_anew()
+                self._serve_again()
             self.register()
 
     def _kubelet(self):

@@ -182,5 +182,5 @@ def differences(recorded: str, promised: Iterable[str]) -> tuple[list[str], list
             if not reason:
                 wrong.append(f"{line!r} needs a reason: '  # why'")
             if old in now:
-                wrong.append(f"{old!r} is there again: take off the '- '")
+                wrong.append(f"{old!r} is there again: remove the '- '")
     return sorted(now - kept), wrong

@@ -43,7 +43,7 @@ class Listener:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise AssertionError(f"{what} was not said, but {self.said}") from None
+            raise AssertionError(f"{what} was not sent, but {self.said}") from None
 
     async def ready(self, times=1):
         """Wait until the service has reported readiness this many times."""

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Like stderr. The encoding of the terminal may lack characters of a file's name.
+        # As on stderr. The terminal's encoding may not have all characters of a file name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         chosen = parsed(arguments)
@@ -107,7 +107,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser without abbreviations of flags, which raises errors for `main` to print."""
+    """A parser that accepts no abbreviated flags. It raises errors, which `main` prints."""
 
     def __init__(self, **options: Any) -> None:
         defaults = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
@@ -118,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str, Any]]:
-    """A parser with all commands, of which the chosen ones have their arguments; and the modules of these by name."""
+    """Return a parser with all commands, and the modules of the chosen ones by name. Only these have arguments."""
     parser = _Parser(
         prog="vdev",
         description="Make a Kubernetes node advertise any device that a YAML file declares.",
@@ -155,7 +155,7 @@ def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Each option by its flags, of the parser and of its subcommands."""
+    """The options of the parser and of its subcommands, by flag."""
     options = {flag: each for each in arguments_of(parser) for flag in each.option_strings}
     for inner in subcommands(parser).values():
         options |= _options(inner)
@@ -163,7 +163,7 @@ def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]) -> list[str]:
-    """The arguments in the form for argparse. They may have the form of Go's flags, like those of NVIDIA's plugin.
+    """Convert arguments to the form of argparse. They may be written like Go's flags, as for NVIDIA's plugin.
 
     One dash may replace two. A boolean needs no value, and takes the next argument only if that is `true` or `false`.
     """

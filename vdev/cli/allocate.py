@@ -25,7 +25,7 @@ EPILOG = """examples:
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
   vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   the devices that the preferred allocation chooses
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response for each device-list strategy
-  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what they bring
+  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what containers get
 """
 
 
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--claim",
         type=Path,
         metavar="CLAIM",
-        help="a file with ResourceClaims or ResourceClaimTemplates, and with DeviceClasses that the configuration does "
-        "not bring; claims without an allocation get the first devices that fit",
+        help="a file with ResourceClaims or ResourceClaimTemplates, and DeviceClasses that the configuration does "
+        "not define; claims without an allocation get the first devices that fit",
     )
     parser.add_argument(
         "--size", type=int, metavar="N", help="let the preferred allocation choose N devices, instead of IDs"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
         if args.ids or args.size is not None or args.all_strategies:
             raise UsageError(
-                "ids, --size and --all-strategies go with --resource; the requests of a claim say what it wants"
+                "ids, --size and --all-strategies need --resource; the requests of a claim select its devices"
             )
         return allocate_claims.run(args)
     files, ids = _split(args.files, args.ids)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
-    """Split the arguments into files and ids. An argument is a file if it exists or has the suffix of one."""
+    """Split the arguments into files and ids. An argument is a file if it exists or has a suffix of YAML or JSON."""
     suffixes = (".yaml", ".yml", ".json")
     # Path.exists raises for some ids.
     files = [each for each in arguments if os.path.exists(each) or each.suffix in suffixes] or arguments[:1]
@@ -106,7 +106,7 @@ def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
-    """The ids of devices that are named by id or index, of a device's replicas the first; or `size` preferred ones."""
+    """Return `size` preferred ids, or `ids` with each index replaced by the id of that device or its first replica."""
     if size is None:
         by_index: dict[str, str] = {}
         for slot in resource.slots:
@@ -123,9 +123,9 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
 
 
 def _answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None) -> dict[str, Any]:
-    """The answer in the JSON form of `v1beta1.ContainerAllocateResponse`, with the contents of its CDI names.
+    """Return the `v1beta1.ContainerAllocateResponse` in JSON form, with the edits of the CDI devices that it names.
 
-    `strategy` replaces those of the file. Raises AllocationError.
+    `strategy` replaces the strategies of the file. Raises AllocationError.
     """
     if strategy:
         resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))

@@ -24,7 +24,7 @@ from ..sim.objects import yaml_text
 from . import common, options, plan
 
 Document = dict[str, Any]
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of reading a malformed claim
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors that a malformed claim causes
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
 
 
 def _flat(documents: Sequence[object]) -> Iterator[Document]:
-    """The objects, with the items in place of lists."""
+    """Yield the objects. A list is replaced by its items."""
     for each in documents:
         if isinstance(each, dict):
             items = each.get("items")

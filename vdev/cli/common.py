@@ -39,9 +39,9 @@ def painted(text: str, *colors: Color) -> str:
 
 
 async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, as_json: bool = False) -> None:
-    """Show the lines every `every` seconds until cancelled. A failure is in their place; with `as_json` on stderr.
+    """Show the lines every `every` seconds until cancelled. A failure is shown in their place; as JSON, on stderr.
 
-    On a terminal, each view replaces the last one and is cut to the height of the screen.
+    On a terminal, each view replaces the previous one and is cut to the height of the screen.
     """
     in_place = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
@@ -66,11 +66,11 @@ def _screen(lines: Sequence[str]) -> str:
 
 SHOWN = 40  # rows of a table; the others are only counted
 Columns = Mapping[str, str | int | Callable[[Any], object]]
-"""The columns of a table by their heads: keys of its items, or functions."""
+"""The columns of a table by heading. Each is a key of the items, or a function of an item."""
 
 
 def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
-    """Add the argument that chooses an action; returns what makes the parser of each."""
+    """Add the argument that selects an action. Returns the object for `add_action`."""
     return parser.add_subparsers(title="actions", metavar="|".join(names), dest="action", required=True)
 
 
@@ -111,8 +111,8 @@ def show(args: argparse.Namespace, document: object, lines: Iterable[str]) -> No
 
 
 def ask(args: argparse.Namespace, request: Mapping[str, Any]) -> Any:
-    """The answer of the running plugin."""
-    from ..agent import command_socket  # it needs structlog, which commands without a plugin do without
+    """Send a request to the running plugin, and return its answer."""
+    from ..agent import command_socket  # it imports structlog, which other commands do not need
 
     return asyncio.run(command_socket.ask(options.read(args).run_dir, request))
 
@@ -128,7 +128,7 @@ def complain(problems: Iterable[Problem]) -> None:
 def _excerpt(place: Place) -> str:
     """The line at this place, and a caret below its column; empty if the file cannot be read any more."""
     with contextlib.suppress(OSError, UnicodeDecodeError, IndexError):
-        if place.line and Path(place.file).is_file():  # a pipe that is opened again would wait for a writer
+        if place.line and Path(place.file).is_file():  # opening a pipe again would wait for a writer
             line = Path(place.file).read_text().splitlines()[place.line - 1]
             return f"  {line}\n  {' ' * (place.column - 1)}^\n"
     return ""
@@ -147,9 +147,9 @@ def table(
     color: Callable[[Any], Color | None] = lambda _: None,
     indent: str = "  ",
 ) -> Iterator[str]:
-    """The first `most` items in columns, and how many more there are.
+    """Yield the first `most` items in columns, and the number of the others.
 
-    A column that is empty for all of them is left out. There are no control characters in the lines.
+    Columns without values are left out, and control characters are replaced.
     """
     shown = items[:most]
     filled = []
@@ -178,7 +178,7 @@ def printable(text: str) -> str:
 
 
 def more(found: Sequence[object], what: str = "", *, shown: int = SHOWN) -> Iterator[str]:
-    """The line after the first ones of a list, if there are more."""
+    """Yield a line with the number of items that are not shown, if there are any."""
     if len(found) > shown:
         yield f"  … and {len(found) - shown} more{what}; --output json lists all"
 
@@ -205,7 +205,7 @@ def pair(text: str, flag: str, example: str) -> tuple[str, str]:
 
 
 def seconds(text: str, flag: str) -> float:
-    """The time between two looks of a command that goes on. Raises UsageError."""
+    """Parse the interval at which a command repeats. Raises UsageError."""
     try:
         found = float(text)
     except ValueError:

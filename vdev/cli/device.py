@@ -20,7 +20,7 @@ The plugin accepts this only if it runs with --enable-fault-injection.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "set", "clear")
     put = common.add_action(actions, "set", "set a device's health", "run_dir")
-    clear = common.add_action(actions, "clear", "end a health that was set", "run_dir")
+    clear = common.add_action(actions, "clear", "clear a health that was set", "run_dir")
     for each in (put, clear):
         each.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
         each.add_argument("--node", default="", metavar="NODE", help="the node, with vdev fleet")

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     classes.add_argument(
         "--extended-resources",
         action="store_true",
-        help="name the entry's resource in each class, so that pods that ask for it need no claim; default: as "
-        "dra.extendedResource of the entry says",
+        help="set extendedResourceName in each class, so that pods that request the entry's resource need no claim; "
+        "default: dra.extendedResource of the entry",
     )
     classes.add_argument("--apply", action="store_true", help="apply them to a cluster instead of printing them")
     common.add_flags(classes)
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     classes, problems = device_classes(loaded.spec, extended=args.extended_resources)
     common.complain(problems)
     if not classes:
-        print("no entry is advertised by dra", file=sys.stderr)
+        print("no entry is advertised by DRA", file=sys.stderr)
     if args.apply:
         asyncio.run(_apply(chosen.needed_api_server, classes))
         print("".join(f"applied DeviceClass {each.name}\n" for each in classes), end="")

@@ -27,7 +27,7 @@ the configuration file; see docs/failure-testing.md.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = common.add_actions(parser, "list", "add", "clear", "trigger")
     common.add_action(actions, "list", "show every rule and its state", "run_dir")
-    add = common.add_action(actions, "add", "add rules to the present ones", "run_dir")
+    add = common.add_action(actions, "add", "add rules", "run_dir")
     add.add_argument("rule", nargs="?", metavar="YAML", help="one rule, or a mapping with `rules`")
     add.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the rules from this file; - is stdin")
     clear = common.add_action(actions, "clear", "end a rule, and undo what it did", "run_dir")

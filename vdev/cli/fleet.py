@@ -32,8 +32,8 @@ The section `fleet` of the file lists the nodes; see docs/fleet.md. Objects stay
 made are deleted when they are removed from the file.
 """
 _ALLOCATIONS = 50_000
-"""Between two collections of garbage. With Python's 700, collections take a quarter of the CPU time: they look at the
-documents of thousands of nodes again and again, and hardly any of these is garbage."""
+"""Allocations between two garbage collections. With Python's 700, collections take a quarter of the CPU time: they
+scan the documents of thousands of nodes each time, and hardly any of these are garbage."""
 _NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 
 
@@ -118,7 +118,7 @@ def _load(chosen: Options) -> Loaded:
 
 
 def _sides(fleet: "Fleet", chosen: Options, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
-    """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
+    """Yield the HTTP servers: one for the fleet's status, and one for the devices' metrics at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return
     from ..fleet.view import FleetView

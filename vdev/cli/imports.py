@@ -16,8 +16,8 @@ DESCRIPTION = """Convert the configuration of another plugin to vdev's.
 
 Supported are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV network device plugin,
 fake-gpu-operator (topology, Helm values), NVIDIA's mig-parted, and NVIDIA's device plugin (ConfigMap or Helm values
-with several configurations). A ConfigMap may contain any of them. Whatever cannot be converted becomes a comment in the
-file and a warning on stderr."""
+with several configurations). A ConfigMap may contain any of them. Parts that cannot be converted become comments in the
+file and warnings on stderr."""
 EPILOG = """examples:
   vdev import generic-device-plugin.yaml > vdev.yaml
   vdev import conf.yaml                                   the plugin is detected by the content
@@ -38,7 +38,7 @@ known or nothing can be converted.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev import [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is standard input")
-    form = f"what the file is, one of {', '.join(importers.FORMS)} [default: detected by the content]"
+    form = f"the format, one of {', '.join(importers.FORMS)} [default: detected by the content]"
     parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=form)
     parser.add_argument(
         "--to",
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", default="", help="model of the GPUs, if the file does not name it; see vdev presets"
     )
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="number of GPUs, if the file does not say it")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="number of GPUs, if not in the file")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if something could not be converted")
     common.add_output(parser)
 
@@ -113,9 +113,9 @@ def _write(to: str, made: Sequence[Draft]) -> None:
     is_directory = to.endswith("/") or path.is_dir() or len(made) > 1 or not (path.suffix or path.exists())
     places = [path / f"{each.name or 'vdev'}.yaml" for each in made] if is_directory else [path]
     if len(set(places)) < len(places):
-        raise UsageError("--to: two of the files have one name; import their sources one by one")
+        raise UsageError("--to: two results have the same file name; import their sources separately")
     if unfit := [place for place in places if is_directory and place.parent != path]:
-        raise UsageError(f"--to: {unfit[0]} would not be in the directory")
+        raise UsageError(f"--to: {unfit[0]} would be outside of the directory")
     try:
         if is_directory:
             path.mkdir(parents=True, exist_ok=True)

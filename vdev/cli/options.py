@@ -66,7 +66,7 @@ FILE_OPTIONS = (
 
 
 def _of_model(option: Option, field: FieldInfo, name: str) -> Option:
-    """The option with what its field of a model says: help, default and the values that are allowed."""
+    """Complete an option with the help, the default and the allowed values of its model's field."""
     flags = option.flags or tuple(each.lower().replace("_", "-") for each in ([name] if name else option.variables))
     choices, is_list = _choices(field.annotation), get_origin(field.annotation) in (tuple, list)
     text = " ".join((field.description or "").split()).removesuffix(".")
@@ -141,7 +141,7 @@ def add_all(parser: argparse.ArgumentParser, groups: Container[Group] = tuple(Gr
 
 
 def add(parser: argparse.ArgumentParser, *fields: str, **helps: str) -> None:
-    """Add the options of these fields; `helps` are fields with the help text that they have for this command."""
+    """Add the options of these fields. `helps` are further fields, each with its help text for this command."""
     known = {option.field: option for option in OPTIONS}
     for field in fields:
         _add(parser, known[field], _help(known[field]))
@@ -199,7 +199,7 @@ def _given(option: Option, flag: Any, environ: Mapping[str, str]) -> tuple[Any, 
 
 
 def _file_value(option: Option, given: str | list[str]) -> str | bool | tuple[str, ...]:
-    """The value as the file would have it. The file's model checks it."""
+    """Convert a value to the form of the file, whose model checks it."""
     if option.is_list:
         return tuple(items(given))
     return BOOLEANS.get(str(given), str(given)) if option.is_boolean else str(given)

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         nargs="+",
         metavar="OLD",
-        help="the present configuration: show what changes from it to FILE",
+        help="the current configuration: show what FILE would change",
     )
     parser.add_argument(
         "--explain", action="store_true", help="show every candidate, and the condition that it did not meet"
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Everything that a node would advertise. A start's time is not among the labels."""
+    """Everything that a node would advertise. The labels do not include the time of the start."""
 
     plan: DesiredState
     files: Sequence[Path]  # those of the node
@@ -101,7 +101,7 @@ class Preview:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels of the node, no matter whether vdev or Node Feature Discovery writes them."""
+        """The labels of the node, whether vdev or Node Feature Discovery writes them."""
         return self.plan.labels if self.plan.features is None else self.plan.features
 
 
@@ -349,7 +349,7 @@ def _difference_lines(change: Mapping[str, Any]) -> Iterator[str]:
     health = [f"{name}: {health}" for name, health in change.get("health", {}).items()]
     kinds = {"+": change["added"], "-": change["removed"], "~": [*health, *change.get("changed", ())]}
     if not any(kinds.values()):
-        yield "      the same devices, but containers get something else from them"
+        yield "      the same devices, but containers get different settings for them"
     for sign, texts in kinds.items():
         yield from (f"      {sign} {text}" for text in texts[: common.SHOWN])
         yield from common.more(texts)

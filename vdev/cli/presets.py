@@ -15,7 +15,7 @@ EPILOG = """examples:
   vdev presets                      all of them
   vdev presets a100-sxm4-40gb       one, with its profiles and layouts
   vdev presets --output json        for programs
-  vdev presets --presets-dir ./my   with those of your own
+  vdev presets --presets-dir ./my   with your own presets too
 
 A configuration that uses one:
   devices:
@@ -101,8 +101,8 @@ def _count(preset: config.Preset) -> str:
 def _lines(preset: config.Preset) -> Iterator[str]:
     yield f"{preset.name}: {preset.description}\n"
     facts = [
-        ("resource", preset.resource or "none: the entry names it"),
-        ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none: the entry says it"),
+        ("resource", preset.resource or "none; the entry must set it"),
+        ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none; the entry can set it"),
         ("devices", _count(preset)),
         ("NUMA nodes", ", ".join(map(str, preset.numa))),
         ("device nodes", ", ".join(each.path.source for each in preset.device_nodes)),

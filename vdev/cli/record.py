@@ -30,7 +30,7 @@ from ..importers.draft import Draft
 from ..model.device import REPLICA_MARK, base_id, grouped, replica_id
 from . import common, options
 
-DESCRIPTION = """Record the devices of this node as a vdev configuration that plays them virtually elsewhere.
+DESCRIPTION = """Record the devices of this node as a vdev configuration that simulates them elsewhere.
 
 Sources are the kubelet (PodResources: devices of all plugins that are healthy or held by a pod, with ids and NUMA
 nodes) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay the same.
@@ -40,7 +40,7 @@ EPILOG = """examples:
   vdev record --anonymize > node.yaml           to share: serials, UUIDs, addresses and names are hashed
   vdev record --hardware                        also hardware that no plugin offers, such as USB sticks
   vdev plan node.yaml                           show what it has
-  vdev run node.yaml --kubelet-dir /tmp/vdev-sim    play it, beside vdev sim
+  vdev run node.yaml --kubelet-dir /tmp/vdev-sim    run it, with vdev sim in another terminal
 
 Unhealthy devices that no pod holds are missing, because the kubelet does not report them. The exit code is 1 if the
 kubelet does not answer; with --hardware, sysfs is enough.
@@ -51,7 +51,7 @@ _TIMEOUT = 10.0  # seconds, for the kubelet's answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev record [option ...]"
-    parser.add_argument("--anonymize", action="store_true", help="hash what identifies this node and its devices")
+    parser.add_argument("--anonymize", action="store_true", help="hash the identities of this node and its devices")
     parser.add_argument("--salt", default="", help="with --anonymize: gives the same names each time [default: random]")
     parser.add_argument("--hardware", action="store_true", help="also make entries for hardware that no plugin offers")
     parser.add_argument("--domain", default="example.com", help="domain of their resources [default: example.com]")
@@ -120,7 +120,7 @@ class HardwarePiece:
 
 
 def pieces(host: HostRoot) -> list[HardwarePiece]:
-    """All pieces of the host, as far as they can be read. Blocks."""
+    """The hardware of the host that can be read. Blocks."""
     tree, gpus, found = SysTree(host), dict(_gpus(host)), []
     for address, directory in _members(tree, "/sys/bus/pci/devices"):
         read = functools.partial(tree.text, directory)
@@ -220,7 +220,7 @@ class Recording:
     def of(self, node: str, seen: Sequence[KubeletDevice], domain: str = "") -> Draft:
         """The file of a node. With a domain, hardware that no plugin offers becomes entries under it."""
         draft = self.draft
-        draft.heading = f"Recorded by vdev record on {self.hidden(node)}: its devices, played by virtual ones."
+        draft.heading = f"Recorded by vdev record on {self.hidden(node)}: its devices, as virtual ones."
         if self.salt:
             draft.remarks.append("Serial numbers, UUIDs, PCI addresses, ids and the node's name are not the real ones.")
         devices = list(self._devices(seen))
@@ -237,13 +237,13 @@ class Recording:
             rule = {"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}
             draft.sections["faults"] = {"rules": [rule]}
         if not draft.devices:
-            draft.note("", "the kubelet knows of no device of any plugin")
+            draft.note("", "the kubelet lists no devices")
         return draft
 
     # --- identities ---
 
     def hidden(self, text: str, keep: str = "") -> str:
-        """Another name for an id, a serial number or a place.
+        """A pseudonym for an id, a serial number or a place.
 
         The prefix `keep` stays. A UUID becomes another UUID, and a PCI address another address.
         """
@@ -258,13 +258,13 @@ class Recording:
         return f"{keep if rest != text else ''}{digest.hex()[:12]}"
 
     def _id(self, resource: str, original: str) -> str:
-        """An id for the file: the device's own, unless vdev or the node could not have it so."""
+        """An id for the file: the device's own, unless it is too long, has invalid characters or is taken."""
         hidden = self.hidden(original, keep=f"{resource.rpartition('/')[2]}-")
         wish = _UNFIT.sub("-", hidden)[:_MAX_ID].strip("-._:") or "device"
         numbered = (f"{wish[: _MAX_ID - 6]}-{number}" for number in itertools.count(2))
         own = next(each for each in itertools.chain([wish], numbered) if each not in self.taken)
         if own != hidden:
-            short = "ids are short, plain and used once on a node"
+            short = "ids must be short, plain and unique on a node"
             self.draft.note("", f"{resource}: {hidden} is {own} here: {short}")
         self.taken.add(own)
         return own
@@ -297,7 +297,7 @@ class Recording:
             preset = "" if base.startswith("MIG-") else _preset(piece, resource)
             numa = next((slot.numa for slot in slots if slot.numa), ())
             if len(numa) > 1:
-                self.draft.note("", f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
+                self.draft.note("", f"{resource}: {own} belongs to several NUMA nodes; the file has only the first")
             yield _Device(own, resource, numa[0] if numa else None, replicas, tuple(bad), piece, preset)
 
     def _bare(self, piece: HardwarePiece, domain: str) -> _Device:
@@ -354,7 +354,7 @@ def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -
 
 
 def _preset(piece: HardwarePiece | None, resource: str) -> str:
-    """The preset of a model; of a device that has a resource, one of that resource's domain."""
+    """The preset of a model. If a resource is given, the preset must be for its domain."""
     if piece is None:
         return ""
     hit = config.preset_of(piece.model) or config.preset_of(f"0x{piece.product}{piece.vendor}")

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     async def main() -> None:
         _leave(await Agent(chosen).run())
 
-    # A full garbage collection takes 50 ms with the objects of the imported modules, and it may fall into an edit.
+    # A full garbage collection takes 50 ms with the objects of the imported modules, and it could delay a reload.
     gc.freeze()
     try:
         asyncio.run(main())

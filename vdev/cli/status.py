@@ -95,7 +95,7 @@ def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """From where the plugin knows which pod holds which device."""
+    """The source of the information about which pod holds which device."""
     doubted = f"; {counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
@@ -105,7 +105,7 @@ def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
 
 
 def _node(node: dict[str, Any]) -> Iterator[str]:
-    """What is not yet, or cannot be, as the configuration wants it on the Node."""
+    """The parts of the Node that do not match the configuration yet, and the problem."""
     labels, status = node["labels"], node["status"]
     if len(labels["written"]) < len(labels["wanted"]):
         yield f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written"
@@ -143,7 +143,7 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
         yield f"{applied}; {painted(refused, Color.BAD)}"
         yield f"  vdev validate {files} shows what is wrong with it"
     if config["keptAt"]:
-        yield f"  it is not what the files say: they are bad since the start, and it was kept in {config['keptFile']}"
+        yield f"  it is the last good one, from {config['keptFile']}: the files have had errors since the start"
     if config["choice"]:
         yield f"  chosen: {config['choice']}"
 
@@ -201,7 +201,7 @@ def _color(device: dict[str, Any]) -> Color | None:
 
 
 def _why(device: dict[str, Any]) -> str:
-    """Why a device is unhealthy, which rule did that, and the taints of a published device."""
+    """Why a device is unhealthy, which rule causes it, and the taints of a published device."""
     injected = f"injected by {device['injected']}" if device["injected"] else ""
     taints = f"taint {', '.join(device['taints'])}" if device.get("taints") else ""
     return "; ".join(filter(None, (device["reason"], injected, taints)))

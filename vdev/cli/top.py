@@ -14,12 +14,12 @@ from . import common, options
 from .common import Color, painted
 
 SORTS = {"load": "load", "memory": "memoryUsedMiB", "temperature": "temperature", "power": "power", "name": ""}
-"""The orders, with the sensor that each is of."""
+"""The sensor of each sort order; without one, devices are sorted by name."""
 
-DESCRIPTION = "Show who holds the devices of the running plugin, their load, memory, temperature, power and faults."
+DESCRIPTION = "Show the devices of the running plugin with their pods, load, memory, temperature, power and faults."
 EPILOG = """examples:
   vdev top                           a view that refreshes every two seconds, until Ctrl-C
-  vdev top --once                    once; also if the output is no terminal
+  vdev top --once                    once; the default if the output is not a terminal
   vdev top --sort temperature        the warmest first
   vdev top nvidia.com/gpu a100/3     a resource, an entry, devices, or pods as namespace/name
   vdev top --output json             once, for programs
@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these resources, entries, devices and pods")
     options.add(parser, "run_dir")
     parser.add_argument("--once", action="store_true", help="show it once")
-    parser.add_argument("--every", default="2", metavar="SECONDS", help="time between two views [default: 2]")
+    parser.add_argument("--every", default="2", metavar="SECONDS", help="time between refreshes [default: 2]")
     parser.add_argument("--sort", choices=[*SORTS], default="load", help="order, after faulty devices [default: load]")
     parser.add_argument(
-        "--rows", type=int, metavar="N", help="the most devices to show; 0: all [default: as many as fit, or 40]"
+        "--rows", type=int, metavar="N", help="number of devices to show; 0: all [default: as many as fit, or 40]"
     )
     common.add_output(parser)
 

@@ -1,7 +1,7 @@
 """Fault rules of all sources: the configuration, files in the fault directory, and `vdev fault` (`live`).
 
 The rules are for the engine of one node, or for the engines of all nodes of a fleet. The times of a rule count from the
-same moment on all nodes, no matter when a node was created.
+same moment on all nodes, even on a node that was created later.
 
 Each file is a source. The rules of a file end when it is removed. A file with errors, or a directory that cannot be
 listed, is reported and changes nothing. A missing directory counts as empty.

@@ -41,7 +41,7 @@ class Draft:
     remarks: list[str] = field(default_factory=list)  # comments at the top
     warnings: list[str] = field(default_factory=list)
     sections: dict[str, Any] = field(default_factory=dict)
-    items: list["Item"] = field(default_factory=list)  # of the source, as far as an import has looked at it
+    items: list["Item"] = field(default_factory=list)  # of the source, those read so far
 
     @property
     def devices(self) -> list[DraftEntry]:
@@ -188,7 +188,7 @@ class Item:
         return None
 
     def omit(self, what: str, entry: DraftEntry | None = None, *, key: str = "") -> None:
-        """Report that the item cannot be converted, perhaps because of one key."""
+        """Report that the item, or its key `key`, cannot be converted."""
         self.draft.omit(self.at(key) if key else self.where, what, entry)
         self.given = {}
 

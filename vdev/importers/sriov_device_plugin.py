@@ -16,9 +16,9 @@ _PREFIX = "intel.com"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 _LINKS = {"ether": "0x0200*", "infiniband": "0x0207*"}
 _NODES_OF = {"vfio-pci": ["vfio"], "uio_pci_generic": ["uio"], "igb_uio": ["uio"]}
-"""The subsystems with the device nodes of a function, by its driver; with other drivers it has none."""
+"""The subsystems with a function's device nodes, by driver. Other drivers make no device nodes."""
 _NOT_IN_SYSFS = ("ddpProfiles", "pKeys", "vdpaType", "auxTypes")
-_ATTRIBUTES = {  # of sysfs, by the key of a selector that lists their values; with the pattern for a value
+_ATTRIBUTES = {  # the attribute of sysfs for each key of a selector, and the pattern for a value
     "vendors": ("vendor", "0x{}"),
     "devices": ("device", "0x{}"),
     "pciAddresses": ("uevent", "*PCI_SLOT_NAME={}*"),

@@ -11,7 +11,7 @@ _LATENCIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)  # each is a series per c
 
 
 class Metrics:
-    """The agent's metrics; made once per process and passed to everything that counts."""
+    """The agent's metrics. Created once per process, and passed to the code that updates them."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series

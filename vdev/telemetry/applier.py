@@ -87,7 +87,7 @@ def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
                 return parse_load(str(text))
             except ValueError as wrong:
                 shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
-                message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
+                message = f"its annotation {name} is {shown!r}: {wrong}; its devices keep their pattern"
                 return warning(f"pod {key_of(pod)}", message, "write percent, such as 75 or 60-90")
     return None
 
@@ -147,7 +147,7 @@ class Telemetry(Applier):
             "devices": [_document(each) for each in found],
         }
 
-    # --- work in tasks of its own -------------------------------------------------------------------------------------
+    # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
         """Serve metrics and follow the pods' annotations as the configuration says, forever."""

@@ -70,7 +70,7 @@ class Sensors:
 
 
 def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
-    """The devices that have sensors or a tool, by id, as without users and load.
+    """The devices that have sensors or a tool, by id, without users and load.
 
     Devices that faults removed, and partitions that claims can make, are included.
     """
@@ -114,7 +114,7 @@ def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
 
 
 def _links(found: Iterable[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
-    """The number of links from each whole device to each other one, by their ids."""
+    """The number of links between whole devices, by their ids."""
     entries = {entry.name: entry for entry, _ in found}
     ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
     links: dict[str, dict[str, int]] = {}

@@ -143,7 +143,7 @@ _MEMORY_ABOVE = 4.0  # °C by which the memory is warmer than the chip
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """A partition, or a whole device that has none: its load, and what else its exporter and its tool show of it."""
+    """A partition or an unpartitioned device: its load, and the other data that exporters and tools show."""
 
     device: Device
     physics: PhysicsModel
@@ -335,7 +335,7 @@ class SimulatedDevice:
         }
 
     def _together(self, owns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """These sensors of the whole device."""
+        """The same sensors for the whole device."""
         first = self.parts[0].device
         if not first.is_partition:
             return owns[0]
@@ -344,7 +344,7 @@ class SimulatedDevice:
             for name in ("gpu_percent", "copy_percent", "encoder_percent", "decoder_percent")
         }
         total, used = first.raw.memory // _MIB, sum(own["memory_used_mib"] for own in owns)
-        # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
+        # The reserved memory is limited to the memory outside of partitions and the reserved memory in them.
         room = total - sum(own["memory_total_mib"] - own["memory_reserved_mib"] for own in owns)
         reserved = min(self._physics.reserved_memory, room)
         memory = {"total": total, "used": used, "free": total - used - reserved, "reserved": reserved}

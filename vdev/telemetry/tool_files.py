@@ -30,7 +30,7 @@ from .tool_data import script
 log = structlog.get_logger(__name__)
 
 ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
-"""Reads the sensors of the devices and partitions with these ids, as far as they have sensors. Blocks."""
+"""Reads the sensors of the devices and partitions with these ids; those without sensors are left out. Blocks."""
 
 
 class ToolFiles(HostFiles[str, DeviceInfo]):
@@ -186,7 +186,7 @@ def _tool(info: DeviceInfo) -> SmiTool:
 
 
 def _make(directory: Path) -> None:
-    """Create a directory that everyone may read, no matter the umask."""
+    """Create a directory that everyone may read, regardless of the umask."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o777 != 0o755:
