@@ -1,8 +1,8 @@
-"""The life of the agent: it starts its parts, reconciles, and ends in order.
+"""The agent of a node: starts its parts, reconciles, and shuts down in order.
 
 One task reconciles: it reads files and looks for devices, then the reconciler plans and applies. All events only add
-pending work (see `triggers.py`). While another agent serves the node, nothing is applied: this one stands by with
-everything read, and takes over once the other one has ended.
+pending work (see `triggers.py`). While another agent serves the node, this one stands by: it reads and scans, applies
+nothing, and takes over when the other one ends.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ _STATUS_WAITS = 1.0  # seconds, at most, for a pending reconciliation
 class Agent:
     """One node's plugin. `run()` returns the exit code; `stop()` ends it, and may be called at any time.
 
-    `appliers` are called besides its own.
+    `appliers` are called in addition to its own.
     """
 
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
@@ -131,7 +131,7 @@ class Agent:
         )
 
     def on_claims(self) -> None:
-        """Follow a change of a driver's prepared claims or problems."""
+        """React to a change of a DRA driver's prepared claims or problems."""
         self.pending.add()
         self.holders.ask_soon()  # only the kubelet knows which pods have claims
 
@@ -144,7 +144,7 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.advertised.resources:
             self.metrics.forget(resource)
 
-    # --- the life -----------------------------------------------------------------------------------------------------
+    # --- start, work and stop -----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         if self.notifier is not None:
@@ -157,8 +157,8 @@ class Agent:
         Raises ConfigError if the configuration is bad at the start.
         """
         async with contextlib.AsyncExitStack() as stack:
-            # gRPC runs a thread while there is a channel or a server, and the event loop waits for the end of it.
-            # Without this it would wait after each call to the kubelet while there is no server.
+            # gRPC runs a thread while there is a channel or a server, and the event loop waits for that thread to end.
+            # This call keeps the thread; otherwise the loop waits after each call to the kubelet without a server.
             grpc.aio.init_grpc_aio()
             stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
@@ -173,7 +173,7 @@ class Agent:
         return 1 if self._displaced else 0
 
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> None:
-        """Get ready for work, and put the clean-up on the stack."""
+        """Prepare everything that stand-by also needs, and put the clean-up on the stack."""
         if self.options.http_address:
             from ..observe import http  # it imports a web server
 
@@ -229,7 +229,7 @@ class Agent:
             "serving what devices measure": self.telemetry.work,
         }
         lasting = {
-            "doing ownership actions": self.handovers.run,
+            "running actions of devices": self.handovers.run,
             "probing devices": self.health.run,
             "writing what tools show in containers": self.tools.run,
             "following ResourceSlices": self.dra.follow,
@@ -286,7 +286,7 @@ class Agent:
             self.holders.ask()  # the devices that pods hold may decide the next plan
 
     async def _observe(self) -> None:
-        """Do the pending work. What fails, or is asked for in the meantime, is pending again."""
+        """Do the pending work. Work that fails is pending again."""
         pending, run = self.pending, self.retrier.run
         if pending.reload:
             pending.reload = False

@@ -1,4 +1,4 @@
-"""Appliers: each makes one part of the desired state true, and knows nothing of the others.
+"""Appliers: each one applies one part of the desired state, independently of the others.
 
 A new one is a class with a name and `apply`, in the list in `agent/agent.py`. The reconciler calls it after each plan,
 tries again if it fails, and shows the failure in log, status and metrics. It is also called if the plan has nothing for
@@ -18,10 +18,10 @@ NOTHING: Mapping[str, Health] = {}
 
 
 class Stage(IntEnum):
-    """When an applier is called; those of one stage are called in the order of their list.
+    """When an applier is called; appliers of one stage are called in the order of their list.
 
-    PREPARE is before the kubelet gets the lists, for what a container runtime or the next process will look for.
-    FOLLOW is after that, for everything else.
+    PREPARE: before the kubelet gets the lists, for files that a container runtime or the next process reads.
+    FOLLOW: after that, for everything else.
     """
 
     PREPARE = 1
@@ -29,7 +29,7 @@ class Stage(IntEnum):
 
 
 class Applier(ABC):
-    """Keeps one thing as the desired state says."""
+    """Applies one part of the desired state."""
 
     name: str
     """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""

@@ -1,6 +1,6 @@
-"""Our CDI specifications on disk: `vdev-*.json`, each written, repaired and removed on its own.
+"""vdev's CDI specifications on disk: `vdev-*.json`, each written, repaired and removed separately.
 
-A file that cannot be written leaves the others alone. A file that something else deletes or changes is written again
+A file that cannot be written does not affect the others. A file that something else deletes or changes is written again
 at once.
 """
 
@@ -86,15 +86,15 @@ class CdiFiles(HostFiles[_Name, _Device]):
         for kind, document in documents.items():
             file = cdi.file_name(kind)
             if file in texts and (reason := self._write(file, texts[file])):
-                # A runtime goes by the old file, so only the devices that this lacks are missing.
+                # A runtime reads the old file, so only devices that differ from it or are not in it are undeliverable.
                 old = _document(_content(self.directory / file))
                 on_disk, edits = _devices([old] if old else ()), _devices([document])
-                why = f"no container could be given it by its CDI name: {reason}"
+                why = f"its CDI specification cannot be written: {reason}"
                 failed |= {name: why for name, each in edits.items() if on_disk.get(name) != each}
         return failed
 
     def _read(self) -> list[cdi.Document]:
-        """Return the specifications that earlier processes left, whatever their files are called. Raises OSError."""
+        """Return the specifications that earlier processes left, with any name in `_OURS`. Raises OSError."""
         documents: list[cdi.Document] = []
         try:
             paths = sorted(self.directory.iterdir())
@@ -109,7 +109,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
                 if document := _document(text):
                     documents.append(document)
                 else:
-                    log.warning("CDI specification of an earlier process left out", file=str(path))
+                    log.warning("invalid CDI specification of an earlier process ignored", file=str(path))
         return documents
 
     def _write(self, name: str, text: bytes) -> str:
@@ -143,7 +143,7 @@ def _devices(documents: Iterable[cdi.Document]) -> dict[_Name, _Device]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a plain file; nothing for any other kind."""
+    """Return the content of a plain file, empty for any other kind."""
     try:
         return read_plain(path, limit=_MAX_BYTES, follow=False) or b""
     except HostError:
@@ -151,7 +151,7 @@ def _content(path: Path) -> bytes:
 
 
 def _document(text: bytes) -> cdi.Document | None:
-    """Return the specification of ours that a file has, or None."""
+    """Return vdev's specification in this text, or None."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

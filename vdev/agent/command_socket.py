@@ -22,7 +22,7 @@ from ..intervals import PRODUCTION, Intervals
 log = structlog.get_logger(__name__)
 
 SOCKET = "vdev.sock"
-_UNFINISHED = "vdev.new"  # no longer than that, because the length of socket paths is limited
+_UNFINISHED = "vdev.new"  # no longer than SOCKET, because the length of socket paths is limited
 _MAX_REQUEST = 2**20  # bytes of a request; fault rules are the longest
 _MAX_REPLY = 2**26  # bytes of a reply; a status with 70 000 devices takes about 20 MB
 _MAX_CLIENTS = 16  # clients that may wait to be accepted
@@ -44,7 +44,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
     try:
         await asyncio.Event().wait()
     finally:
-        # While it listens, because no other process replaces it then.
+        # Before the close: while this socket listens, no other process replaces the file.
         await asyncio.to_thread(path.unlink, missing_ok=True)
         server.close()
 
@@ -52,7 +52,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
 async def _serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, commands: Mapping[str, Handler], patience: float
 ) -> None:
-    """One client: one request, one answer, also for invalid requests."""
+    """Answer the one request of a client, even if it is invalid."""
     writer.transport.set_write_buffer_limits(0)  # `drain` returns only after everything was sent
     try:
         async with asyncio.timeout(patience):

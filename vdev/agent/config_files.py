@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 _REMEMBERED = 20  # readings in the history
 _ATTEMPTS = 3  # readings before the first choice, if the API server does not answer
-_BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
+_BEFORE = "it was chosen before this start, and the node's label is not known yet"
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class ReloadStatus:
     failed_at: float = 0.0
     applied: int = 0
     failed: int = 0
-    problems: tuple[Problem, ...] = ()  # the errors of the last reading; if it was good, of the part that is left out
+    problems: tuple[Problem, ...] = ()  # the errors of the last reading; of a good one, those of entries left out
     # Documents for the status, the newest first. "devices" are counts by resource; None if nothing new was applied.
     history: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
@@ -56,9 +56,8 @@ class ReloadStatus:
 class ConfigSource:
     """Chooses the files of this node, reads them, and keeps the history.
 
-    The files are chosen at each reading again. Once a directory is given, the Node is followed, and the configuration
-    is read again when its label changes. Until the API server answers, the files that an earlier process read are
-    chosen.
+    The files are chosen at each reading. If a directory is given, the Node is watched, and the configuration is read
+    again when the Node's label changes. Until the API server answers, the files of an earlier process are chosen.
     """
 
     def __init__(self, agent: "Agent") -> None:
@@ -78,7 +77,7 @@ class ConfigSource:
         self._follows_node = False  # from the first directory on
         self._kept: Collection[Path] = ()  # the files that an earlier process read
         self._labels: Mapping[str, str] = {}  # those of the Node that name a file
-        self._is_known = False  # whether the API server told the labels, or will certainly not answer
+        self._is_known = False  # whether the API server has answered, or there is none
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
@@ -97,7 +96,7 @@ class ConfigSource:
         self.chosen = chosen
 
     async def _first_reading(self) -> None:
-        """Read the Node before the first choice, with some patience, because the choice depends on it.
+        """Read the Node before the first choice, which depends on it; try a few times.
 
         If the choice of an earlier process is known, one short attempt is enough.
         """
@@ -168,7 +167,7 @@ class ConfigSource:
             await self.find_directories()
 
     async def read_again(self, texts: FileTexts) -> Loaded:
-        """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
+        """Load the texts of an earlier process. Raises ConfigError without places, because the files have changed."""
         try:
             return await asyncio.to_thread(load, texts.files, texts=texts, **self._changes)
         except ConfigError as bad:
@@ -234,9 +233,9 @@ def _in_a_line(problems: tuple[object, ...]) -> str:
 def directories(paths: Iterable[Path]) -> frozenset[Path]:
     """Return the directories to watch for changes of the files, and of the directories that files are chosen from.
 
-    The directory is watched and not the file, because editors rename a new file over it, and the files of a ConfigMap
-    are links through `..data`, which is replaced. So the directory of every link on the way counts. Paths that cannot
-    be read raise nothing here. Blocks.
+    Files are not watched themselves, because editors rename a new file over the old one, and the files of a ConfigMap
+    are links through `..data`, which is replaced. So the result includes the directory of every link on the path. Paths
+    that cannot be read raise no exception. Blocks.
     """
     found: set[Path] = set()
     for path in paths:

@@ -33,7 +33,7 @@ _Update = tuple[str, Resource | None, bytes | Exception]
 
 
 class DeviceLists:
-    """The services of one node, each in a task of its own, from `start` on. One that fails leaves the others alone."""
+    """The services of one node, each in its own task, from `start` on. A failure of one does not affect the others."""
 
     def __init__(self, agent: "Agent") -> None:
         self.services: dict[str, ResourceService] = {}
@@ -63,13 +63,11 @@ class DeviceLists:
         self._updates = updates
 
     def send(self, plan: DesiredState) -> None:
-        """Serve what this plan lists, which was encoded last.
-
-        A resource that did not change is not touched, and one that fails is tried again.
+        """Send the lists of this plan that changed; `encode` has prepared them. A resource that fails is tried again.
 
         The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
-        shows whether a pod that its answer does not name still has the device. This is not a coroutine, so no Allocate
-        comes between the plan and the lists.
+        shows whether a pod that PodResources does not name still has the device. This is not a coroutine, so no
+        Allocate comes between the plan and the lists.
         """
         updates, self._updates = self._updates, ()
         for name, resource, encoded in updates:

@@ -1,7 +1,7 @@
 """Fault injection in the agent: the rules in force, their files and commands, faults that happen once, and Xids.
 
-`faults/engine.py` decides. This asks it in each reconciliation, wakes calls that wait for a rule, and carries out
-faults that happen at a moment. An applier writes the Xids of devices to the kernel log.
+`faults/engine.py` decides which rules are active. This module asks it in each reconciliation, wakes calls that wait for
+a rule, and carries out faults that happen once. An applier writes the Xids of devices to the kernel log.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class FaultControl:
         )
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
-        """Put the rules of a configuration in force, for the devices that it gives the node."""
+        """Put the rules of a configuration in force, for the devices in `base`."""
         self.store.configure(spec.faults.rules)
         self.engine.load(self.store.rules)
         self.engine.meet(base)
@@ -167,7 +167,7 @@ class KernelLog(Applier):
         except OSError as failed:
             raise HostError(
                 f"cannot write Xid {what.number} of {what.raw} to {path}: {reason_of(failed)}; "
-                "give vdev the right to, or name another file as faults.kernelLog"
+                "give vdev the permission, or name another file as faults.kernelLog"
             ) from failed
 
     def _syslog_prefix(self) -> str:
@@ -176,7 +176,7 @@ class KernelLog(Applier):
 
 
 def _occurrences(plan: DesiredState) -> frozenset[_Occurrence]:
-    """The Xids of all whole devices, each once."""
+    """Return the Xids of all whole devices, each once."""
     count = numbers(plan.observed.inventory)
     found = set()
     for (name, device), errors in plan.xids.items():

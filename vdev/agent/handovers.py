@@ -1,8 +1,7 @@
 """Runs the actions of devices that change hands: `onAllocate`, `onRelease` and `preStart`.
 
-`planning.handovers` decides which actions are due. For each device they run one after the other; each action runs in a
-thread of its own, within its time. A program runs where vdev runs, in its container and as its user; files are the
-host's, below the host root.
+`planning.handovers` decides which actions are due. The actions of one device run one after the other, each in its own
+thread and with its timeout. A program runs in vdev's container, as vdev's user; paths of files are below the host root.
 """
 
 import asyncio
@@ -71,13 +70,13 @@ class HandoverActions(Applier):
         self._changed = asyncio.Event()  # set and replaced at each change of the holdings
 
     def recall(self, saved: Iterable[SavedHolding]) -> set[Key]:
-        """Go on with the holdings of an earlier process, before the first reading. Returns the slots of its pods."""
+        """Adopt the holdings of an earlier process, before the first reading. Returns the slots of its pods."""
         self._holdings = Holdings(saved)
         return {key for each in self._holdings.all if each.phase is not Phase.LEAVING for key in each.keys}
 
     @property
     def is_idle(self) -> bool:
-        """Whether no device has actions, and nothing is left to do for an earlier configuration."""
+        """Whether no device has actions, and no action of an earlier configuration is left to do."""
         spec = self._agent.reconciler.spec
         return not self._holdings.all and not any(entry.acts_on_handovers for entry in spec.entries)
 
@@ -118,7 +117,7 @@ class HandoverActions(Applier):
             await self._update()
 
     async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
-        """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
+        """Record an answer of PodResources; `named` are the pods of slots, read after the last Allocate of each."""
         self._named = named
         concerned, started = {}, self._holdings.started
         for key, pod in named.items():
@@ -141,7 +140,7 @@ class HandoverActions(Applier):
     # --- handovers ----------------------------------------------------------------------------------------------------
 
     def _start(self, due: Collection[Holding]) -> None:
-        """Run the actions that are due. A device that is not found is waited for."""
+        """Run the actions that are due. Those of a device that is not found wait until it is found."""
         for each in due:
             subject = self._find(each.device_key)
             if self._group is not None and each not in self._running and subject is not None:
@@ -167,7 +166,7 @@ class HandoverActions(Applier):
         await self._update()
 
     async def _release(self, holding: Holding, subject: Subject) -> None:
-        """Run the actions of `onRelease`, and those that fail again until they succeed or the entry gives up."""
+        """Run the actions of `onRelease`; repeat those that fail, unless the entry continues after failures."""
         actions = left = self._release_actions(subject)
         for attempt in itertools.count():
             results = [(each, await self._run(Occasion.RELEASE, subject, holding.pod, each)) for each in left]
@@ -186,7 +185,7 @@ class HandoverActions(Applier):
         entry = subject.entry
         if not entry.is_writable:
             return entry.on_release
-        # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
+        # The placeholder is renewed when the last pod that shares the device, or has a part of it, has ended.
         keys = {(resource, base_id(slot)) for resource, slot in self._holdings.started}
         held = {found.device.raw.id for key in keys if (found := self._find(key))}
         return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
@@ -282,7 +281,7 @@ class HandoverActions(Applier):
                 await self._agent.state.record(self._holdings.saved)
                 return
             await changed.wait()
-        raise ActionFailed("vdev is ending; the kubelet will ask the next one")
+        raise ActionFailed("vdev is stopping; the kubelet will ask the next one")
 
     def _releases_before(self, resource: Resource, devices: Mapping[str, Device]) -> list[Holding]:
         """Return the releases to do of these devices, and of devices that share hardware with one of them."""

@@ -33,7 +33,7 @@ Wanted = TypeVar("Wanted")
 
 
 class HostFiles(Applier, Generic[Name, Wanted]):
-    """Keeps on the host what the plan needs, each under a name. A kind of file is a subclass."""
+    """Keeps the named files that the plan needs on the host. Each kind of file is a subclass."""
 
     stage = Stage.PREPARE
 
@@ -42,7 +42,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
         self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
-        self._left: frozenset[Name] | None = None  # what exists besides; None: not known yet
+        self._left: frozenset[Name] | None = None  # files that exist and are not wanted; None: not known yet
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
@@ -55,7 +55,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def in_use(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
-        """Return the files of those left over that a pod, a claim, or an answer to the kubelet may name.
+        """Return those of the leftover files that a pod, a claim, or an answer to the kubelet may name.
 
         Answers are given for the lists and pools of the last plan. Called only if all holders are known.
         """
@@ -64,9 +64,9 @@ class HostFiles(Applier, Generic[Name, Wanted]):
     def make(
         self, plan: DesiredState, wanted: Mapping[Name, Wanted], kept: frozenset[Name], gone: frozenset[Name]
     ) -> Mapping[Name, str]:
-        """Make or repair what is wanted, leave what is `kept`, and remove what is `gone`; blocks.
+        """Make or repair the wanted files, leave the `kept` ones, and remove the `gone` ones. Blocks.
 
-        Returns why something could not be made or removed. Raises HostError or OSError if nothing could.
+        Returns why a file could not be made or removed. Raises HostError or OSError if no file could.
         """
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
@@ -103,7 +103,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
                     kept = left.intersection(self.in_use(left, plan))
                 gone = left - kept
                 failed = self.make(plan, wanted, kept, gone)
-                # What could not be removed is left, too.
+                # Includes files that could not be removed.
                 self._left = frozenset(self.present(wanted)) - wanted.keys() if gone else kept
             except (HostError, OSError) as cause:
                 failed = dict.fromkeys(wanted, reason_in_words(cause))

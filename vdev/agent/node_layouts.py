@@ -1,7 +1,7 @@
 """The partition layouts that labels of this agent's own Node choose.
 
-`planning.repartition` decides; this module knows the Node's labels, and keeps the state of each label. Until the Node
-is seen, and without an API server, the layouts of an earlier process stay, or those for a node without the label.
+`planning.repartition` decides; this module reads the Node's labels, and keeps the state of each label. Until the Node
+has been read, and without an API server, the layouts of an earlier process or those for a node without the label apply.
 """
 
 import asyncio

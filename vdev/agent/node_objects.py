@@ -1,7 +1,7 @@
 """The Node object of this agent, from one watch, and everything that the agent writes about it.
 
-The watch needs the verbs list and watch on nodes (a role can name the one node); with get alone, the Node is read now
-and then. No request is sent before something needs the Node.
+The watch needs the verbs list and watch on nodes (a role can name the one node); with get alone, the Node is polled.
+No request is sent before something needs the Node.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Document = Mapping[str, Any]
 
 
 class NodeObject:
-    """The Node of this name. `trouble` is why it is unknown or may be old.
+    """The Node of this name. `trouble` is why it is unknown or may be outdated.
 
     `on_heard` is called when `trouble` ends.
     """
@@ -172,7 +172,7 @@ class NodeApi:
     def writers(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Operations to repeat, in tasks of their own.
 
-        None has the name of an applier: an applier that only queues a write succeeds, whatever becomes of the write.
+        Their names differ from those of the appliers, because an applier succeeds as soon as it has queued a write.
         """
         return {
             "writing the node's labels": self._labels.work,
@@ -183,7 +183,7 @@ class NodeApi:
     def document(self) -> dict[str, Any]:
         """The part of the status about it; keys are stable and documented."""
         trouble, labels, status = self.object.trouble, self._labels.document(), self._status.document()
-        # Without a server only the choice of a file by label may have looked for the Node, which does without.
+        # If there is no server, and only the choice of a file by label uses the Node, that is not a problem.
         is_asked_for = self.api.has_server or labels["wanted"] or status["capacity"] or status["conditions"]
         return {
             "apiServer": self._server,

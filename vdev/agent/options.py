@@ -50,7 +50,7 @@ class Option:
     group: Group
     variables: tuple[str, ...]  # the first one that is set counts
     flags: tuple[str, ...] = ()  # the first one is its name; declared only if they differ from the field's name
-    metavar: str = ""  # declared only if the type does not say it
+    metavar: str = ""  # declared only if it does not follow from the type
     default: str = ""  # as text; declared only if the default is empty or computed
     may_be_empty: bool = False  # whether an empty value counts
     key: str = ""  # its path in the configuration file, if it has one
@@ -105,7 +105,7 @@ def _host(name: str) -> str:
 
 
 def _run_dir() -> Path:
-    """A directory that the user may write; below /tmp, one for this user only."""
+    """A directory that the user may write; below /tmp, its name has the user's id."""
     if os.geteuid() == 0:
         return Path("/run/vdev")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -130,7 +130,7 @@ _process = functools.partial(declare, Group.PROCESS)
 
 
 class Options(BaseModel):
-    """The options of a process, of which each command has some.
+    """The options of all commands; each command has some of them.
 
     Tests replace fields and derived values with `model_copy(update={...})`.
     """

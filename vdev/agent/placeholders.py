@@ -1,7 +1,7 @@
 """The placeholders of virtual devices in the device directory: device nodes, files, directories and serial lines.
 
 An agent locks the directory while it uses it, so that a second one with the same directory makes and removes nothing.
-A placeholder that is left over stays while a pod or a claim has an id that may be its device's.
+A placeholder that is no longer needed stays while a pod or a claim holds an id that may be its device's.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
+_NVIDIA_PARTITION = "MIG-"  # such an id does not contain the device's id
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """The node, file, directory or line of one device. It is another one only if its `node` is."""
+    """The node, file, directory or line of one device. Two are equal if their `node` is."""
 
     entry: Entry = field(compare=False)
     device: RawDevice = field(compare=False)
@@ -157,7 +157,7 @@ class Placeholders(HostFiles[str, Placeholder]):
             await self._hang_up([*self._lines])
 
     def release(self) -> None:
-        """Let another process have the directory, for good."""
+        """Unlock the directory for good, so that another process may use it."""
         self._lock.close()
 
     # --- serial lines, on the event loop ------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Placeholders(HostFiles[str, Placeholder]):
             line.behave(node.pty or LineEnd.SILENCE, answers, otherwise)
 
     async def _hang_up(self, devices: Collection[str]) -> None:
-        """Close these lines. Their links lead nowhere first: the terminals' numbers will belong to other programs."""
+        """Close these lines, after redirecting their links, because other programs will get the terminals' numbers."""
         links = {self._path(device): self._lines[device].path for device in devices}
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in devices:
@@ -232,13 +232,13 @@ def _make_node(path: Path, like: Like) -> None:
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, number)
     except PermissionError as cause:
-        hint = "vdev needs CAP_MKNOD, or a CDI strategy, under which nothing is made on the host"
+        hint = "vdev needs CAP_MKNOD, or a CDI strategy, which needs no device nodes on the host"
         raise HostError(f"cannot make the device node {path}: {cause.strerror}; {hint}") from cause
     path.chmod(0o666)  # whatever the umask
 
 
 def _link(path: Path, target: str) -> None:
-    """Replace whatever is there by a link, without a moment in which nothing is there."""
+    """Make the path a link to `target`. An existing link is replaced atomically."""
     if path.is_symlink() and path.readlink() == Path(target):
         return
     _clear_unless(path, stat.S_ISLNK)
@@ -249,7 +249,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _make_directory(path: Path, texts: Mapping[str, bytes]) -> None:
-    """Make a directory with these files, which others see complete or not at all."""
+    """Make a directory with these files, which appears only when it is complete."""
     _clear(path)
     fresh = path.with_name(f".{path.name}.tmp")
     _clear(fresh)
@@ -261,7 +261,7 @@ def _make_directory(path: Path, texts: Mapping[str, bytes]) -> None:
 
 
 def _disconnect(links: Mapping[Path, str], nowhere: Path) -> None:
-    """Let the links lead nowhere, except those that another process has replaced."""
+    """Redirect the links to `nowhere`, except those that another process has replaced."""
     for path, ours in links.items():
         with contextlib.suppress(OSError):
             if path.readlink() == Path(ours):

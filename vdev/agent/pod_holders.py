@@ -23,9 +23,9 @@ log = structlog.get_logger(__name__)
 
 
 class PodHolders:
-    """The devices that the kubelet's pods hold, as far as it is known; `refresh` asks again.
+    """The devices that the kubelet's pods are known to hold, and those of requests in flight; `refresh` asks again.
 
-    The requests in flight count as well. A fault rule may keep answers back.
+    A fault rule may suppress the kubelet's answers.
     """
 
     def __init__(self, agent: "Agent") -> None:
@@ -36,9 +36,9 @@ class PodHolders:
         self._socket = agent.options.pod_resources_socket
         self._checkpoint = CheckpointReader(agent.link.directory)
         self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
-        self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
-        self._will_ask = False  # a question comes after the pause for admissions
-        self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
+        self.asked = asyncio.Event()  # set when the kubelet is to be asked
+        self._will_ask = False  # `ask` is scheduled, after the pause for admissions
+        self._asking = asyncio.Lock()  # answers are taken in the order of the questions
         self._logged: tuple[bool | None, str] = (None, "")
 
     @property
@@ -68,15 +68,12 @@ class PodHolders:
         return self._checkpoint.trouble
 
     def recall(self, held: Collection[Key]) -> None:
-        """Take these as held, as an earlier process knew, until a trusted answer leaves them out."""
+        """Treat these devices of an earlier process as held, until a trusted answer leaves them out."""
         self.known = self.known.with_recorded(held, self._clock.now())
 
     @contextmanager
     def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
-        """A context in which an Allocate, or a question about preferred ids, with these devices is unfinished.
-
-        None of them is removed from a list meanwhile.
-        """
+        """Keep these devices in their lists while an Allocate or GetPreferredAllocation with them is unfinished."""
         call = object()
         self._in_flight[call] = keys
         try:
@@ -85,7 +82,7 @@ class PodHolders:
             del self._in_flight[call]
 
     def note_allocated(self, keys: Collection[Key]) -> None:
-        """From now on a pod may hold these."""
+        """Record that a pod may hold these devices from now on."""
         self.known = self.known.with_allocated(keys, self._clock.now())
         self.ask_soon()
 
@@ -100,7 +97,7 @@ class PodHolders:
         self.asked.set()
 
     async def refresh(self) -> None:
-        """Ask the kubelet, and tell the answer to the actions of devices."""
+        """Ask the kubelet, and pass the answer on to the actions of devices."""
         async with self._asking:
             if reading := await self._ask():
                 self.known = in_use.update(self.known, reading, self._intervals)
@@ -109,9 +106,9 @@ class PodHolders:
             await self._agent.handovers.read(self.named, self.in_use)
 
     async def _ask(self) -> HoldersReading | None:
-        """One question. An answer counts only if the socket is the same before and after: one kubelet gave it.
+        """Ask once. An answer counts only if the socket is the same before and after, so that one kubelet gave it.
 
-        Returns None if the kubelet's rate limit refuses the call after an answer: it runs, so that answer still counts.
+        Returns None if the kubelet's rate limit refuses the call and an earlier answer still counts.
         """
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
         kubelet = (self._agent.link.generation, socket)
@@ -150,7 +147,7 @@ class PodHolders:
             sources.append("the last answer of pod resources")
         if not self.known.unlisted.isdisjoint(reading.on_disk):
             sources.append("the kubelet's checkpoint")
-        # Own Allocates always count until an answer names their pod.
+        # This process's Allocates always count until an answer names their pods.
         name = " and ".join(sources) or "this process's own Allocates"
         if name != self.source:
             self.source, self.source_since = name, self._clock.wall()

@@ -84,7 +84,7 @@ class Reconciler:
     async def reconcile(self) -> float | None:
         """Plan and apply; return the (monotonic) time at which to do it again even if nothing happens, or None.
 
-        An applier that fails leaves the others alone. If no plan can be made, the last one stays in force.
+        A failing applier does not affect the others. If no plan can be made, the last one stays in force.
         """
         self._agent.health.update(self.scan.targets(self.base.left_out))
         if self._agent.faults.engine.runs:
@@ -106,7 +106,7 @@ class Reconciler:
             await asyncio.to_thread(self.scanner.forget, self.scan, self.advertised)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
-        # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
+        # The retrier schedules failed steps; their own times may be long past.
         failing = self._retrier.failing
         times = [None if _PLANNING in failing else plan.again_at]
         times += [applier.retry_at for applier in self._agent.appliers if applier.name not in failing]
@@ -115,8 +115,8 @@ class Reconciler:
     async def _prepared(self) -> DesiredState | None:
         """Plan, and put everything in place that must exist before the kubelet gets the lists.
 
-        It plans again if a device turns out to be undeliverable, or if an Allocate came in between. Returns None if
-        that does not end, or if no plan was ever made.
+        It plans again if a device turns out to be undeliverable, or if an Allocate came in between. Returns None after
+        too many attempts, or if no plan was ever made.
         """
         for _ in range(_ATTEMPTS):
             planned = await self._retrier.run(_PLANNING, self._make_plan)

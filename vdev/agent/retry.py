@@ -1,8 +1,8 @@
 """Runs the agent's operations by name, and retries those that fail with exponential back-off.
 
-Each operation fails alone: the others go on. A failed one is a problem in log, status and metrics until it succeeds. It
-is not run again before its pause is over; the caller remembers what is still to be done, and asks again at
-`next_attempt`. Only cancellation gets out.
+A failure does not stop other operations. It is a problem in log, status and metrics until the operation succeeds. The
+operation is not run again before its pause is over; the caller remembers the work that is left, and asks again at
+`next_attempt`. Only cancellation is raised.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class Retrier:
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Note whether the code inside succeeds. An exception ends here, because it must not stop other operations.
+        """Record whether the code inside succeeds. Exceptions are caught, because they must not stop other operations.
 
         The caller looks at `pause` first.
         """
@@ -136,9 +136,9 @@ class Retrier:
     async def supervise(
         self, name: str, work: Callable[[], Awaitable[object]], *, after: asyncio.Task[None] | None = None
     ) -> None:
-        """Run something that lasts until it returns, after the end of another task; start it again when it fails.
+        """Run a long operation until it returns, after the end of the task `after`; start it again when it fails.
 
-        Having run for a while counts as a success.
+        Running for a while counts as a success.
         """
         if after is not None:
             try:
@@ -168,7 +168,7 @@ class Retrier:
         raise_if_cancelled()
         before = self.failing.get(name)
         attempts = before.attempts + 1 if before else 0
-        wait = failed.wait if isinstance(failed, ApiServerError) else 0.0  # the server asks to be left alone that long
+        wait = failed.wait if isinstance(failed, ApiServerError) else 0.0  # the server's Retry-After
         again_at = self._clock.now() + max(self._backoff.pause(attempts), wait)
         problem, reason = problem_of(name, failed), reason_in_words(failed)
         self.failing[name] = Failure(reason, problem, attempts, again_at)

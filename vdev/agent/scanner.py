@@ -68,7 +68,7 @@ class Scan:
 
 
 class Scanner:
-    """Runs discovery in threads. Each entry may fail alone; then its name is in `failed`, and is tried again."""
+    """Runs discovery in threads. An entry that fails is in `failed`, and is tried again; others are not affected."""
 
     def __init__(self, options: Options, retrier: Retrier) -> None:
         self.failed: frozenset[str] = frozenset()

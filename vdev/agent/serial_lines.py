@@ -24,8 +24,8 @@ _PIECE = 1024  # bytes
 class Line:
     """A raw serial line without echo, open to every user of the container that gets it.
 
-    A program at its other end runs on the event loop from `behave` to `close`. After each piece that it reads comes a
-    `pause`.
+    A program at its other end runs on the event loop from `behave` to `close`. It waits `pause` seconds after each
+    piece that it reads.
     """
 
     def __init__(self, host: HostRoot, *, pause: float, clock: Clock) -> None:
@@ -80,7 +80,7 @@ class Line:
 def _open(host: HostRoot) -> tuple[int, int, str]:
     """Open both sides of a new line, and return them with the host's path of the terminal side. Raises HostError.
 
-    The terminal is held open, so that the line stays up, and raw, while nobody in a container has it.
+    The terminal is held open, so that the line stays up, and raw, while no container has it open.
     """
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
     try:

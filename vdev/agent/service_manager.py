@@ -1,7 +1,7 @@
 """Messages to the service manager, systemd or another one with its protocol: sd_notify(3).
 
-A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers, and
-nothing here waits for one. If a message cannot be sent, the retrier reports that, and the agent goes on.
+A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers. If a
+message cannot be sent, the retrier reports that, and the agent goes on.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
 starts: when all hardware that was listed before is there again, or when the patience ends.
@@ -113,7 +113,7 @@ class Notifier:
     def _start(self, absent: list[str]) -> None:
         """Let the kubelet start, or make it wait.
 
-        It never waits if the agent waits for it, for example for its directory, nor if it runs already.
+        The kubelet never waits if it runs already, or if the agent waits for it, for example for its directory.
         """
         services = self._agent.lists.services.values()
         has_started = self._agent.reconciler.published and all(

@@ -6,8 +6,8 @@
     handovers   the pods that hold devices with actions, and the actions that are due
 
 The file has a version, a checksum, and the name of its node and kubelet directory. It is always replaced as a whole,
-before the lists in it are sent. A file that cannot be used is one log line: the directory may have been copied with a
-machine's image, or belong to another version. Then the agent uses what ids and the kubelet's checkpoint show.
+before the lists in it are sent. A file that cannot be used causes one log line: the directory may have been copied with
+a machine's image, or belong to another version. Then the agent uses device ids and the kubelet's checkpoint instead.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _Section(BaseModel):
 class ListedSlot(NamedTuple):
     """One id of a list, with the fields that identify its hardware.
 
-    The entry, the flags and the presets are left out: ids and slices mean the same to every version of the file.
+    The entry, the flags and the presets are left out, because overlaps are found without them.
     """
 
     id: str
@@ -75,7 +75,7 @@ class ListedSlot(NamedTuple):
         return cls(slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
 
     def slot(self, *, numbers: bool) -> Slot:
-        """Return the slot, Healthy; without `numbers`, device nodes have other numbers now than when it was listed."""
+        """Return the slot, Healthy; without `numbers`, it has no device nodes, because their numbers have changed."""
         owns, uses = (self.owns, self.uses) if numbers else ((), ())
         raw = RawDevice(id=self.hardware, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
         device = Device(id=self.device, raw=raw, ordinal="-1", profile=self.profile, slices=range(*self.slices))
@@ -86,7 +86,7 @@ class KeptConfig(_Section):
     """The last good configuration, as texts; the next process reads them like files, with its own flags."""
 
     given: tuple[str, ...]  # the paths of --config-file; with other paths it is not used
-    at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it came in force, in seconds since the epoch
+    at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it was applied, in seconds since the epoch
     texts: FileTexts
 
 
@@ -224,7 +224,7 @@ class StateFile(Applier):
 
     @contextlib.asynccontextmanager
     async def _patience(self) -> AsyncIterator[None]:
-        """Wait only for a moment, because no list and no pod must wait for a dead file server. Raises HostError."""
+        """Limit the time for the file: lists and pods must not wait for a dead file server. Raises HostError."""
         seconds = self._intervals.state_file
         try:
             async with self._clock.timeout(seconds):
@@ -238,7 +238,7 @@ class StateFile(Applier):
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is not None:
             lists = self._state.lists
-            if plan.advertised.resources != self._listed_from:  # most reconciliations change none of 10,000 devices
+            if plan.advertised.resources != self._listed_from:  # most reconciliations change no list
                 lists = await asyncio.to_thread(_lists, plan.advertised)
                 self._listed_from = plan.advertised.resources
             config, texts = self._state.config, self._agent.config.good  # of a configuration without errors
@@ -247,7 +247,7 @@ class StateFile(Applier):
             await self._update(self.path, lists=lists, layouts=dict(plan.observed.layouts), config=config)
 
     async def record(self, holdings: tuple[SavedHolding, ...]) -> None:
-        """Write the holdings. A failure is a problem that stops nothing; the next reconciliation writes again."""
+        """Write the holdings. A failure is only reported; the next reconciliation writes again."""
         if self.path is None or (holdings == self._state.handovers and self._is_written):
             return
         try:
@@ -255,7 +255,7 @@ class StateFile(Applier):
                 await self._update(self.path, handovers=holdings)
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
-            self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
+            self._warn("record of holders not written", f"the pods that hold devices are not recorded: {failed}", hint)
 
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
@@ -268,7 +268,7 @@ class StateFile(Applier):
 
     def _write(self, path: Path) -> None:
         """Replace the file unless it has the current state. Raises HostError."""
-        with self._writing:  # the last to write has the newest state
+        with self._writing:  # the last thread that writes has the newest state
             body = self._state.model_dump_json(exclude_defaults=True).encode()
             text = b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode())
             try:

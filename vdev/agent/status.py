@@ -62,7 +62,7 @@ def status(agent: "Agent") -> dict[str, Any]:
 
 
 def stalled(agent: "Agent") -> str:
-    """Return why the loop hangs; empty if it does not, or has not begun."""
+    """Return why the reconciler hangs; empty if it does not, or has not started."""
     silent = agent.options.clock.now() - agent.reconciled_at
     if not agent.lists.running or silent <= agent.options.intervals.stalled:
         return ""

@@ -34,7 +34,7 @@ class PendingWork:
         self.faults = True  # look at the files of fault rules
         self._clock = clock
         self._wake = asyncio.Event()
-        self.is_done = asyncio.Event()  # set while no reconciliation was asked for and none is running
+        self.is_done = asyncio.Event()  # set while no reconciliation is pending or running
 
     def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
         """Ask for a reconciliation with this work; without arguments it only plans and applies again."""

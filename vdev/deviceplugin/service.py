@@ -5,7 +5,7 @@
       └── pause ◄──┴── nobody answers, or no stream ──────── close ◄───────┘
 
 A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
-end of an old one takes the new one down. So the server is stopped first, which ends the streams.
+end of an old stream closes the new one. So the server is stopped first, which ends the streams.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
     if not replace:
         path.unlink(missing_ok=True)
         return
-    other = path.with_suffix(".new")  # then renamed: if nothing were at the path, a server might make it again
+    other = path.with_suffix(".new")  # then renamed: if the path were free, a server might make its socket again
     other.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
         nobody.bind(str(other))  # never listens: a client that connects is refused

@@ -98,7 +98,7 @@ def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> byt
     if fault.duplicate_ids:
         opposite = (replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in slots)
         return right + list_response(opposite)
-    # `oversized`: the other faults of streams are no lists
+    # `oversized`: the other faults of streams do not change the list
     piece = pb.ListAndWatchResponse(devices=[pb.Device(ID=BOGUS, health="Unhealthy")]).SerializeToString()
     return right + piece * (LIST_LIMIT // len(piece) + 1)
 
@@ -126,7 +126,7 @@ class Servicer:
     def update(self, resource: Resource, encoded: bytes) -> None:
         """Serve this state from now on; every open stream gets the list if it differs from the last one.
 
-        A list over the kubelet's limit is never sent, because it would end the stream and take the resource down: the
+        A list over the kubelet's limit is not sent, because it would end the stream and take the resource down; the
         last list stays. The configuration is checked for that, but retired devices may make a list longer.
         """
         self.resource = resource
@@ -147,7 +147,7 @@ class Servicer:
         self.calls.wake()
 
     def options(self) -> pb.DevicePluginOptions:
-        """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
+        """The options for the registration and GetDevicePluginOptions; the kubelet reads only the latter."""
         return pb.DevicePluginOptions(
             pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
         )

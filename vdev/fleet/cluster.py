@@ -62,7 +62,7 @@ def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _uses(document: Document) -> tuple[Use, ...] | None:
-    """The devices of a claim, once for each pod that has reserved it, or once without a pod; None if it has none."""
+    """The devices of a claim, once for each pod that has reserved it, or once without a pod; None without devices."""
     metadata, status = metadata_of(document), document.get("status") or {}
     namespace, claim = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
@@ -106,7 +106,7 @@ class SeenNode:
         self._users.clear()
 
     def changed(self) -> None:
-        """Tell the appliers that there is a new version, or none any more."""
+        """Notify the appliers that the Node has changed or is gone."""
         for tell in self._users:
             tell()
 

@@ -232,7 +232,7 @@ class Fleet:
     async def _follow(self, name: str, due: asyncio.Event) -> None:
         """Sync a node each time that it is due, until it is gone.
 
-        A failure is only shown in the status: others may change a Node at any time, and its watch makes it due again.
+        A failure is only shown in the status, because Conflicts are normal: other clients change Nodes at any time.
         """
         pause: float | None = None
         while self._due.get(name) is due:

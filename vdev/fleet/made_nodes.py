@@ -1,9 +1,9 @@
 """Creates the Nodes of the file, keeps their labels, annotations, taints and capacity, and deletes them.
 
 Only Nodes with the label of this fleet are ever deleted. `create` never changes an existing Node. Fields of other
-owners stay; because taints are one list without owners, an annotation names those of the fleet. Other Nodes have an
-annotation as long as this fleet writes on them. If a Node of the fleet gets a kubelet, it is handed over: the fleet
-removes its labels, annotations and taints once, and then does not change the Node any more (see `controller`).
+owners stay. Taints are one list without owners, so an annotation names those of the fleet. Nodes that the fleet did not
+create have an annotation as long as the fleet writes on them. If a Node of the fleet gets a kubelet, it is handed over:
+the fleet removes its labels, annotations and taints once, and does not change the Node any more (see `controller`).
 """
 
 import json
@@ -93,7 +93,7 @@ class NodeMaker:
         try:
             seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
         except (Missing, Conflict) as gone:
-            log.debug("a node is another one than was seen", node=seen.name, reason=str(gone))
+            log.debug("a node was replaced or deleted", node=seen.name, reason=str(gone))
 
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:

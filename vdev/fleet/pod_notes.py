@@ -1,4 +1,4 @@
-"""Writes the devices of the pods of a fleet's node into these pods.
+"""Writes the devices of pods on a fleet's node into these pods.
 
 The annotation `vdev.dev/devices` names the devices of a pod, also for the next controller. If a pod's status lists its
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.

@@ -157,7 +157,7 @@ def warnings(spec: Spec) -> Iterator[Problem]:
     """Warnings about settings that have no effect in a fleet."""
     for entry in spec.entries:
         if entry.virtual is None:
-            message = f"the devices of {entry.name} are real, and a node without a kubelet has none of them"
+            message = f"the devices of {entry.name} are real, and a node without a kubelet has no real devices"
             yield warning(entry.where, message)
     for rule in spec.faults.rules:
         if why := without_effect(rule):

@@ -102,7 +102,7 @@ class FleetView:
         return (*unknown, *(f"{kind}: {error}" for kind, error in tuple(fleet.cluster.trouble.items())))
 
     def application(self) -> "Starlette":
-        """Return what serves this view. The sensors have pages of their own."""
+        """Return the application that serves this view. Sensors have separate pages."""
         from ..observe import http  # it imports the web server
 
         return http.application(
@@ -140,7 +140,7 @@ class FleetView:
 
 
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
-    """The amounts by resource, and by driver for claims. Devices for claims count as a whole, also if partitioned."""
+    """The amounts by resource, and by driver for claims. A partitioned device for claims counts as one."""
     found: dict[str, Counter[str]] = {}
     for member in members:
         for name, amounts in (member.plan.capacity if member.plan else {}).items():
@@ -160,7 +160,7 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
-    """The devices that are not healthy. Those that only claims can get count as a whole, also if partitioned."""
+    """The devices that are not healthy. A partitioned device that only claims can get counts as one."""
     for member in members:
         if (plan := member.plan) is None:
             continue

@@ -1,6 +1,6 @@
 """A connection to an API server by lightkube's client, with the credentials of a kubeconfig file or a service account.
 
-This is the only module that imports the library, with the first request: it takes 9 MiB and 0.25 s.
+Only this module imports the library, at the first request, because the import takes 9 MiB and 0.25 s.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Connection:
         import httpx2 as httpx
         import lightkube
 
-        # The library raises another one on top of the refusal if the body is not JSON.
+        # If the body is not JSON, the library raises another exception while it handles the refusal.
         refusal = failed if isinstance(failed, httpx.HTTPStatusError) else failed.__context__
         match failed:
             case _ if isinstance(refusal, httpx.HTTPStatusError):
@@ -128,7 +128,7 @@ def _client(server: ApiServerAddress) -> Any:
 
 
 def _reason(failed: BaseException) -> str:
-    """Why there is no answer: the text of the operating system if there is one, because it is the same each time."""
+    """Why there is no answer: the operating system's text if there is one, because it does not vary."""
     seen: BaseException | None = failed
     found = ""
     while seen is not None:

@@ -144,11 +144,11 @@ class Informer(Generic[T]):
         """Replace the copy by a new list of the objects."""
         found, version = await self._api.list(self.kind, fields=self._fields, keep=self._kept)
         listed = {each.key: each for each in found if each is not None}
-        is_restored = _is_newer(self._version, version)  # the store of the server, or replaced: versions start again
+        is_restored = _is_newer(self._version, version)  # etcd was restored or replaced, so versions start again
         self._version = version
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
-            # An older version than the known one was listed before the answer to a write came.
+            # A listed version that is older than the known one predates the answer to a write.
             if is_restored or old is None or _is_newer(new.version if new else version, old.version):
                 self._replace(key, new)
         self.is_listed = True

@@ -130,14 +130,14 @@ class ApiApplier(Applier, Writer):
 
     async def _write_due(self) -> None:
         if not (self._wants or self._access.api.has_server):
-            return  # nothing was ever written that has to be removed now
+            return  # there is nothing to write, and no server with earlier writes to remove
         if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
             return
         await self._tokens.wait()
         await self._write(await self._access.view.seen())
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
-        """Apply fields to this Node. The uid guards against another Node that has the name by now."""
+        """Apply fields to this Node. The uid prevents a write to a newer Node of the same name."""
         uid = (document.get("metadata") or {}).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}

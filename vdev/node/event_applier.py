@@ -1,6 +1,6 @@
 """Writes Events about the Node: lost and repaired devices, partitions, configuration, registrations, fault rules.
 
-There is one Event for the same reason and message, and its count grows.
+Events with the same reason and message are one Event with a count.
 `kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes 1.36,
 pkg/kubelet and kubectl).
 """
@@ -71,12 +71,12 @@ class NodeEvents(ApiApplier):
             self._add([EventText(event.reason, event.message, warning=event.type == "Warning")])
 
     def _see_node(self) -> None:
-        """Only Events that wait need the Node."""
+        """Try again to write the Events that wait."""
         if self._waiting:
             self._is_due.set()
 
     def _lasting(self, situation: Situation) -> Situation:
-        """The situation without resources that are unregistered only for a moment, as after a kubelet's restart."""
+        """The situation without resources that have been unregistered only briefly, as after a kubelet's restart."""
         now = self._clock.now()
         since = {name: self._unregistered.get(name, now) for name in situation.unregistered}
         self._unregistered = since

@@ -1,7 +1,7 @@
 """Writes labels to the Node object (`NodeLabels`) or to Node Feature Discovery's file (`FeaturesFile`).
 
-Labels are written by a server-side apply without force. A label that another field manager keeps at another value
-stays; the others are written. All stay when the agent ends, because a restart must not make pods unschedulable.
+Labels are written by a server-side apply without force. A label that another field manager keeps at another value is
+not changed; the others are written. All stay when the agent ends, because a restart must not make pods unschedulable.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class NodeLabels(ApiApplier):
             log.log(self._access.level, "node labels written", labels=len(free))
         for label, manager in kept_by.items():
             if self.kept_by.get(label) != manager:
-                log.warning("node label belongs to somebody else", label=label, manager=manager)
+                log.warning("node label belongs to another field manager", label=label, manager=manager)
         self.kept_by, self.written = kept_by, free
 
     def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -101,7 +101,7 @@ class FeaturesFile(Applier):
         self._wanted: Mapping[str, str] | None = None  # None: a file was never wanted
 
     async def apply(self, plan: DesiredState) -> None:
-        """Write the labels if the file has others, or is gone. Raises HostError."""
+        """Write the labels if the file has other ones or does not exist. Raises HostError."""
         if plan.features is None and self._wanted is None:
             return
         await asyncio.to_thread(self._write, plan.features)

@@ -24,7 +24,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One physical device of a maker. `parts` are its partitions, perhaps none of them; None: it is not partitioned."""
+    """One physical device of a maker. `parts` are its partitions, which may be empty; None: it is not partitioned."""
 
     entry: Entry
     maker: str
@@ -66,8 +66,8 @@ def hardware(
         if not (domain := maker(entry)):
             continue
         devices = [(raw, _parts(spec, entry, raw)) for raw in found.get(entry.name, ())]
-        # If some partitions of the entry are listed, the others were removed. If none is, their resource is left out,
-        # or the strategy advertises whole devices.
+        # If some partitions of the entry are listed, the others were removed. If none of them is listed, their resource
+        # is left out, or the strategy advertises whole devices.
         some_listed = any(name in listed for _, parts in devices for name in parts or ())
         for raw, parts in devices:
             if raw.id not in inventory.left_out:

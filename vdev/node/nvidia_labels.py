@@ -1,7 +1,7 @@
 """NVIDIA's labels, by the rules of GPU Feature Discovery (k8s-device-plugin 0.20.0, internal/lm).
 
-It labels models and profiles, not resources: `nvidia.com/gpu.*` no matter how the devices are advertised, and looks for
-sharing under the name that they have without it. If a node has several models, the labels of the last one remain.
+The labels describe models and profiles, not resources: they are `nvidia.com/gpu.*` no matter how the devices are
+advertised. Sharing is looked up by the name without sharing. If a node has several models, the last one's labels win.
 """
 
 import re
@@ -46,10 +46,7 @@ _TURING, _ADA = 5, 9  # minor versions from which 7.x and 8.x belong to the late
 
 
 def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, problems: list[Problem]) -> dict[str, str]:
-    """The labels of a node with these NVIDIA devices. `problems` gets warnings.
-
-    A node whose entries have NVIDIA devices has labels even if no device exists now.
-    """
+    """The labels of a node with these NVIDIA devices, some even if no device exists now. `problems` gets warnings."""
     values = {"nvidia.com/vgpu.present": "false"}
     if machine.started_at is not None and spec.flags.dates_labels:
         values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
@@ -100,7 +97,7 @@ def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
             values[f"nvidia.com/cuda.{kind}-version.full"] = text
         elif text:
             message = f"the {key} {text!r} is not a version, so the node has no labels for it"
-            hint = f'write such as "{example}" under virtual.attributes'
+            hint = f'write one such as "{example}" under virtual.attributes'
             problems.append(warning(gpu.entry.where, message, hint))
     return values
 
@@ -123,7 +120,7 @@ def model(gpu: Hardware) -> str:
 
 
 def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
-    """The labels of the last model. Devices with MIG are labelled, without sharing, if there are no others."""
+    """The labels of the last model. Devices with MIG count only if there are no others, and then without sharing."""
     count = Counter(map(model, gpus))
     labelled = [gpu for gpu in gpus if gpu.parts is None] or gpus
     last = list(dict.fromkeys(map(model, labelled)))[-1]

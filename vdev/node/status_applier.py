@@ -42,7 +42,7 @@ class NodeStatus(ApiApplier):
         self._conditions: tuple[NodeCondition, ...] = ()
 
     async def apply(self, plan: DesiredState) -> None:
-        """Take the plan's resources and conditions; at first also none: an earlier process may have left some."""
+        """Take the plan's resources and conditions; at first even if empty: an earlier process may have left some."""
         wanted = (plan.capacity, plan.conditions)
         is_asked = plan.observed.spec.node.status or plan.observed.spec.node.conditions
         if wanted != (self._capacity, self._conditions) or (is_asked and not self._follows):
