@@ -84,7 +84,7 @@ def _health(health: HealthCheck, is_virtual: bool, report: ProblemReport) -> Non
     owners = {"path": ["probe file"], "content": ["probe file"], "command": ["probe command"]}
     report.keys_fit(health, f"probe {health.probe}", owners)
     if is_virtual and health.probe in (Probe.EXISTS, Probe.OPEN):
-        message = f"a virtual device has no node of its own to probe with {health.probe}"
+        message = f"probe {health.probe} is for real devices, and this one is virtual"
         report.error("probe", message, "use file or command")
 
 
@@ -181,9 +181,9 @@ def _apis(entry: Entry, report: ProblemReport) -> None:
         report.error("resource", "dra does not support placeholders in the name of a resource", hint)
     if ClaimApi.DEVICE_PLUGIN in entry.advertise:
         message = (
-            f"the devices of {entry.name} are counted twice: the device plugin and dra each give them out without "
-            f"knowing of the other; a pod that asks for {entry.resource} as an extended resource is served by the "
-            "device plugin, which wins on every node where it has a healthy device"
+            f"the devices of {entry.name} are counted twice: the device plugin and dra each allocate them without "
+            f"knowing about the other; a pod that asks for {entry.resource} as an extended resource is served by the "
+            "device plugin on every node on which that has a healthy device"
         )
         report.warning("advertise", message, "advertise them by one API if pods must not share them")
 

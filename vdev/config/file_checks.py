@@ -102,7 +102,7 @@ def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
 
 
 def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Check labels and conditions that nothing writes, and labels that select a layout or report its state."""
+    """Warn about labels and conditions that are not written. Refuse labels that select a layout or report its state."""
     known = ("node",) not in report.broken()
     taken: dict[str, tuple[str, str]] = {}
     for entry in entries:
@@ -307,8 +307,8 @@ def _fleet(fleet: Fleet, report: ProblemReport) -> None:
             continue
         _node_names(nodes, made, here.at("name"))
         if len(made) > MAX_NODES:
-            message = f"{nodes.name} makes {len(nodes.names)} nodes, which is {len(made)} with those before it"
-            here.error("name", message, f"a file makes {MAX_NODES} at most; is the range mistyped?")
+            message = f"{nodes.name} makes {len(nodes.names)} nodes, and the file {len(made)} in total"
+            here.error("name", message, f"a file makes {MAX_NODES} at most; check the range")
             return
         _values_of_nodes(nodes, here)
 

@@ -25,7 +25,7 @@ MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
 _DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
-_PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # a shell passes these for pipes, which a writer holds open
+_PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes of a shell; opening them does not block
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,5 +344,5 @@ def _object_of_kubernetes(root: dict[str, Tree], place: Place) -> ConfigError:
     hint = ""
     if isinstance(data, dict) and data:
         keys = " or ".join(show(("data", key)) for key in data)
-        hint = f"extract the value of {keys} into a file of its own, or mount the ConfigMap and give that file"
+        hint = f"extract the value of {keys} into a separate file, or mount the ConfigMap and give that file"
     return refusal(place, message, hint)

@@ -137,11 +137,11 @@ ITEM_LISTS: Sequence[KeyPath] = (
     ("resources", "mig"),
     ("faults", "rules"),
 )
-"""Lists of which an item with an error is left out, and the others are checked."""
+"""Lists from which items with errors are left out, and the other items are checked."""
 
 
 Below = str | int | KeyPath
-"""The way from one value to a value below it: a key, an index, or several; () is the value itself."""
+"""The path from a value to a value below it: a key, an index, or several; () is the value itself."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class ProblemReport:
             self.error(below, f"{where}{problem.message}", problem.hint)
 
     def exactly_one(self, values: Mapping[str, object], none: str) -> str:
-        """Return the only key of `values` that is given, neither None nor False.
+        """Return the only key whose value is neither None nor False.
 
         Otherwise adds an error and returns ""; `none` is the message if no key is given.
         """
@@ -235,7 +235,7 @@ class ProblemReport:
 
 
 def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]:
-    """Validate a document of another form than the configuration. Raises ConfigError with every problem."""
+    """Validate a document that is not a configuration. Raises ConfigError with every problem."""
     report = ProblemReport(document, [*document.problems])
     try:
         found = model.model_validate(document.root)

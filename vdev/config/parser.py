@@ -1,4 +1,4 @@
-"""YAML text to a tree of values with positions; and how to recognize and to read a file for NVIDIA's device plugin.
+"""Parses YAML into a tree of values with positions. Recognizes and reads files for NVIDIA's device plugin.
 
 PyYAML's constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar keeps its
 text, and the field decides what it means (`model.scalars`).
@@ -272,11 +272,11 @@ _WHOLE = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]{1,16})|0[bB]([01]{1,64})|0[oO]
 _BASES = (16, 2, 8, 10)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _LONGEST = 64
-_MOST = 1e21  # from here on JSON writes an exponent, and Go takes that for a fraction
+_MOST = 1e21  # from here on, JSON has an exponent, which Go reads as a fraction
 
 
 def is_for_nvidia(keys: Collection[str]) -> bool:
-    """Whether a file with these top-level keys is for NVIDIA's plugin: none is a section of vdev, or resembles one."""
+    """Whether a file with these top-level keys is for NVIDIA's plugin. If not, a key is or resembles a vdev section."""
     meant = {spelled((), key) for key in keys}
     unknown = meant - SECTIONS
     if not unknown:
@@ -290,7 +290,7 @@ def spelled(path: KeyPath, key: str) -> str:
 
 
 def number_or_boolean(text: str) -> str | None:
-    """Return the scalar as Go's YAML package turns it into JSON; None if it is a text, or if vdev reads it alike."""
+    """Return the scalar as Go's YAML package turns it into JSON; None for a text, or if vdev reads it the same."""
     if text in _TRUE:
         return "true"
     if text in _FALSE:

@@ -1,4 +1,4 @@
-"""The keys `partitioning` and `partitions`: how devices can be partitioned, and which partitions an entry asks for.
+"""The keys `partitioning` and `partitions`: how devices can be partitioned, and which partitions an entry has.
 
 An entry lists them, or a label of the node selects a layout: one of the devices, or of a file in the form of mig-parted
 or device-config-manager.
@@ -45,7 +45,7 @@ _REST = ("*", "all")  # the keys for all devices that no other key names
 
 
 def check_partitioning(geometry: Geometry, report: ProblemReport) -> bool:
-    """Report contradictions in a block `partitioning`. Returns whether there are none."""
+    """Report contradictions in a block `partitioning`. Returns False if there are any."""
     before = len(report.problems)
     if not geometry.profiles:
         report.error("profiles", "a device without profiles cannot be partitioned", "name at least one")
@@ -252,7 +252,7 @@ class GpuConfig(Section):
     mig_devices: dict[Text, PartCount] | None = None
     """Profiles, and how many of each."""
     device_filter: Annotated[list[Text], OneOrMany()] = []
-    """PCI device ids of the models that are meant, such as 0x20B010DE."""
+    """PCI device ids of the models that get it, such as 0x20B010DE."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -268,9 +268,9 @@ class GpuConfig(Section):
         return repeated(self.mig_devices or {}) if self.mig_enabled else None
 
     def is_for(self, pci_id: str) -> bool:
-        """Whether it is for a model with this PCI device id, `<device and vendor>[:<those of the board>]`.
+        """Whether it is for the model with this PCI id, `<device and vendor>[:<device and vendor of the board>]`.
 
-        A filter without a board is for all boards.
+        A filter without a board matches all boards.
         """
         filters = [each.lower() for each in self.device_filter if each]
         return not filters or any(f"{pci_id.lower()}:".startswith(f"{each}:") for each in filters)

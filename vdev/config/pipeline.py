@@ -1,6 +1,6 @@
 """Turns files into a checked `Spec`: read, validate, complete, check; items with errors are refused or left out.
 
-An entry is completed with the values of its preset, its layouts and the makers' conventions. Values in the file take
+An entry is completed with the values of its preset, its layouts and the vendors' conventions. Values in the file take
 precedence. The result is the same model, in which defaults no longer depend on other values.
 """
 
@@ -201,11 +201,11 @@ def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
             return tree
 
 
-# --- values of presets and layouts, and the makers' conventions -------------------------------------------------------
+# --- values of presets and layouts, and the vendors' conventions ------------------------------------------------------
 
 _NVIDIAS_COUNTERS = 7  # for engines, multiprocessors and memory, even if a geometry does not need them
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
-"""The makers' driver names, by the domain of the resources of their device plugins."""
+"""The vendors' driver names, by the domain of the resources of their device plugins."""
 
 
 def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measured: bool) -> Entry:
@@ -246,7 +246,7 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
 
 
 def _virtual(given: VirtualDevices, files: FileTexts, report: ProblemReport) -> VirtualDevices | None:
-    """Return the block `virtual` with the values of its preset, or None if these are not known."""
+    """Return the block `virtual` with the values of its preset, or None if the block has errors."""
     preset = _preset(given.preset, files, report.at("preset")) if given.preset else NO_PRESET
     own = given.partitioning
     if (own and not check_partitioning(own, report.at("partitioning"))) or preset is None:
@@ -303,13 +303,13 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
         report.error("resource", f"the domain cannot be the name of a driver: {problem}", "give dra.driver")
     for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
         message = "claims do not share devices whose partitions are dynamic"
-        here.key_error(("capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
+        here.key_error(("capacity", name, "requestPolicy"), message, "remove the key, or set partitions to static")
     # NVIDIA's Ampere GPUs cannot change their MIG mode without a reset.
     is_ampere = entry.is_nvidia and entry.virtual and entry.virtual.attributes.get("architecture") == "ampere"
     has_fixed_mode = is_dynamic and is_ampere
     if block.mig_enabled is not None and not has_fixed_mode:
         message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
-        here.key_error("migEnabled", message, "take it out")
+        here.key_error("migEnabled", message, "remove the key")
     extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
     mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
     return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})

@@ -1,4 +1,4 @@
-"""Finds the raw devices of a host: a module for each source, behind one function, `discover`.
+"""Finds the raw devices of a host. `discover` calls the module of an entry's source.
 
 Everything here blocks (call it in a thread) and works on a host that changes at the same time. A device that is gone is
 not in the result; `planning` keeps it in the lists while a pod may hold it.
@@ -30,8 +30,8 @@ def discover(
     """The devices that the entry's source finds on the host now.
 
     `node` is the node's name, which is part of the ids of presets' devices. The caller keeps the `numbering` of each
-    entry for as long as the process lives, so that devices keep their index while others come and go. `device_dir` and
-    `smi_dir` are the host's directories for the nodes of virtual devices and for the vendors' tools.
+    entry for as long as the process lives, so that devices keep their index when others appear or disappear.
+    `device_dir` and `smi_dir` are the host's directories for the nodes of virtual devices and for the vendors' tools.
     """
     numbering = numbering or Numbering()
     try:

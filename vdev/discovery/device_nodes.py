@@ -39,7 +39,7 @@ def nodes_below(host: HostRoot, directory: str) -> Iterator[tuple[str, FileInfo]
 
 
 def looked_at(host: HostRoot, path: str) -> FileInfo | None:
-    """The file at the path; None if there is none, or if it cannot be looked at."""
+    """The file at the path; None if it does not exist or cannot be accessed."""
     try:
         return host.info(path)
     except HostError:
@@ -49,8 +49,8 @@ def looked_at(host: HostRoot, path: str) -> FileInfo | None:
 def node_key(info: FileInfo) -> str:
     """The kind and numbers of a device node, which identify it under any name.
 
-    Major 1 is /dev/null and the like: software, which people also put in the place of missing nodes. These are
-    identified by their path.
+    Devices with major 1, such as /dev/null, are identified by their path. They are not hardware, and also serve as
+    placeholders for missing nodes.
     """
     is_software = info.kind is NodeKind.CHAR and info.major == 1
     return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"

@@ -71,11 +71,11 @@ class Findings:
         self._found: dict[tuple[Severity, str, str], list[str]] = {}
 
     def error(self, subject: str, message: str, hint: str = "") -> None:
-        """`<subject> <message>; <hint>`: the subject cannot be used."""
+        """Add the error `<subject> <message>; <hint>`: the subject cannot be used."""
         self._found.setdefault((Severity.ERROR, message, hint), []).append(subject)
 
     def warn(self, subject: str, message: str, hint: str = "") -> None:
-        """`<subject> <message>; <hint>`: the user may want to know."""
+        """Add the warning `<subject> <message>; <hint>`."""
         self._found.setdefault((Severity.WARNING, message, hint), []).append(subject)
 
     def with_devices(self, devices: Iterable[RawDevice]) -> Found:

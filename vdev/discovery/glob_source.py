@@ -23,7 +23,7 @@ class Match:
 
     path: str
     captures: tuple[str, ...]
-    """The text that each wildcard stands for."""
+    """The text that each wildcard matches."""
     info: FileInfo
     """The file at the path, with links followed."""
 
@@ -96,7 +96,7 @@ MAX_MATCHES = 50_000  # of one scan; about the longest device list that the kube
 _OPENING = 10  # the cost of opening a directory, in directory entries
 
 
-class _TooMany(Exception):  # ends a walk; never leaves this module
+class _TooMany(Exception):  # aborts a walk; only used in this module
     pass
 
 
@@ -140,8 +140,8 @@ class _Scan:
             self._findings.warn(f"glob {item.path}", "matches nothing on this node")
         verdicts = {path: self._judge(item, wanted, path) for path in paths}
         if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for verdict in verdicts.values()):
-            self._findings.warn(f"glob {item.path}", "matches nothing but links to what is not there")
-        # A node with several names matches under only one: its own rather than that of a link.
+            self._findings.warn(f"glob {item.path}", "matches only dangling links")
+        # A node with several names matches only once, preferably under its own name and not that of a link.
         name_of: dict[str, str] = {}
         for path, verdict in verdicts.items():
             if isinstance(verdict, Match):
@@ -168,7 +168,7 @@ class _Scan:
             info = self._host.info(path)
         except HostError as broken:
             self._findings.warn(path, "is left out", str(broken))
-            return Check("can be looked at", str(broken), ok=False)
+            return Check("can be accessed", str(broken), ok=False)
         if info is None:  # a dangling link, or removed since the directory was read
             return _LEADS_NOWHERE
         for excluded in self._entry.exclude:
@@ -229,7 +229,7 @@ class _Scan:
         else:
             self._findings.watch.add(directory)
             path = posixpath.join(directory, component)
-            if self._host.exists(path) or self._host.link(path):  # a link to nothing is found, too
+            if self._host.exists(path) or self._host.link(path):  # also finds a dangling link
                 yield path
 
     def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:

@@ -72,7 +72,7 @@ class _Probed:
 
 
 class HealthMonitor:
-    """Probes devices for as long as `run` does. All methods belong to the event loop's thread."""
+    """Probes devices while `run` runs. All methods must be called on the event loop's thread."""
 
     def __init__(
         self, host: HostRoot, metrics: Metrics, clock: Clock = SYSTEM, *, on_change: Callable[[], None] = lambda: None
@@ -109,7 +109,7 @@ class HealthMonitor:
                 probed.task = None
 
     def update(self, targets: Mapping[str, Target]) -> None:
-        """Probe exactly these devices, by id, from now on.
+        """Probe these devices, by id, and no others.
 
         Probes of unchanged devices continue. A device with the same probe but other nodes keeps its history.
         """
@@ -131,7 +131,7 @@ class HealthMonitor:
                 self.verdicts.pop(key, None)
 
     def wake(self, directories: Iterable[Path]) -> None:
-        """Probe the devices at once that a change of these directories may affect."""
+        """Immediately probe the devices that a change of these directories may affect."""
         changed = frozenset(directories)
         for probed in self._probed.values():
             if probed.directories & changed:

@@ -17,7 +17,7 @@ from .found import Candidate, Check, Findings, Found, Numbering
 
 _UP = "../"
 _FUNCTION = "virtfn"
-# Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
+# Buses that name devices by where they are plugged in, not by the order of their discovery.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
 # Where the nodes of a subsystem appear, if it is not /dev itself.
 _DIRECTORIES = {
@@ -51,8 +51,8 @@ class SysTree:
     def attribute(self, device: str, path: str) -> str | None:
         """The value of an attribute, or None if the device does not have it.
 
-        Each leading `../` climbs to the parent *device*: directories that only group (`video4linux/` above `video0`) do
-        not count. The value of a link is the name of its target (`driver`, `iommu_group`), that of a directory is
+        Each leading `../` goes to the parent device and skips directories that only group devices (`video4linux/` above
+        `video0`). The value of a link is the name of its target (`driver`, `iommu_group`), that of a directory is
         empty. `virtfn` is the number of a virtual function. Raises HostError if the attribute cannot be read.
         """
         while path.startswith(_UP):
@@ -112,7 +112,7 @@ class SysTree:
     def children(self, device: str, wanted: str, *, bus: str = "") -> list[str]:
         """The devices of the `wanted` subsystem below the device, in natural order of their directories.
 
-        Devices of `bus` further below (on a hub, behind a bridge) are left out, because they are devices of their own.
+        Devices of `bus` further below (on a hub, behind a bridge) are left out, because they are separate devices.
         The interfaces of a USB device belong to it.
         """
         found = []
@@ -272,7 +272,7 @@ def _check(tree: SysTree, directory: str, attribute: str, test: AttributeTest) -
 
 
 def _attributes(tree: SysTree, source: Sysfs, name: str, directory: str) -> dict[str, str]:
-    """Facts for templates: the device's name, its driver, and the attributes that were asked about."""
+    """Values for templates: the device's name, its driver, and the attributes in the entry's conditions."""
     asked = {attribute: tree.text(directory, attribute) for attribute in source.match}
     driver = tree.text(directory, "driver") or tree.text(directory, "device/driver")
     return {"name": name, "driver": driver, **asked}
@@ -281,8 +281,8 @@ def _attributes(tree: SysTree, source: Sysfs, name: str, directory: str) -> dict
 def _identities(source: Sysfs, tree: SysTree, members: list[tuple[str, str]]) -> dict[str, str]:
     """The text that each member's id is made of: where it is plugged in, and its number among the members there.
 
-    `video2` may be `video0` after it was plugged in again; `1-1.4:1.0` is the same port. All members are counted,
-    whether they meet the conditions or not, so that an edit of the conditions changes no id.
+    `video2` may be `video0` after it was plugged in again, but `1-1.4:1.0` is the same port. Members that do not meet
+    the conditions are also counted, so that ids do not change when the conditions are edited.
     """
     if source.kind == "bus":
         return {name: name.replace(":", "-") for name, _ in members}

@@ -18,7 +18,7 @@ _LISTING = "/sys/bus/usb/devices"
 
 @dataclass(frozen=True, slots=True)
 class _Usb:
-    """A USB device: its directory in sysfs, and the values that conditions are about."""
+    """A USB device: its directory in sysfs, and the values that conditions test."""
 
     directory: str
     values: Mapping[str, str]
@@ -53,7 +53,7 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
 
 
 def _by_position(entry: Entry, present: Sequence[_Usb]) -> Iterator[Members]:
-    """Groups of one USB device for each selector, until a required one has no match left; each is used once."""
+    """Groups with one USB device per selector, until a required selector has no match left. A device is used once."""
     left = list(present)
     while True:
         members: list[tuple[int, _Usb]] = []

@@ -15,7 +15,7 @@ from ..planning.inventory import virtual_devices
 from .device_nodes import read_table
 from .found import Found
 
-# A container opens the nodes of a MIG instance beside the node of the GPU. Facts: NVIDIA/k8s-device-plugin v0.20.0,
+# A container needs the nodes of a MIG instance and the node of the GPU. Source: NVIDIA/k8s-device-plugin v0.20.0,
 # `internal/mig/mig-dp.go`. The driver's table has a line for each access right, such as `gpu0/gi1/access 12` and
 # `gpu0/gi1/ci0/access 13`.
 _CAPS = "/dev/nvidia-caps"
@@ -32,9 +32,9 @@ def discover(
     device_dir: str = NODE_DIRECTORY,
     smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
-    """The devices that the source describes, with the nodes of the real device that the host has.
+    """The virtual devices of the source, with those nodes of the real device that the host has.
 
-    `device_dir` is where placeholder nodes are, or will be, `smi_dir` the same for the makers' tools.
+    `device_dir` is the host's directory for placeholder nodes, and `smi_dir` for the vendors' tools.
     """
     bare: Iterable[RawDevice] = virtual_devices(entry, source, node)
     if entry.smi_tool is not None:

@@ -53,7 +53,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
-    """Remove the temporary files of these names that killed writers left; blocks. Only for the only writer."""
+    """Remove temporary files with these names, left by killed writers; blocks. Not safe with a second writer."""
     ours = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for each in found:
@@ -119,7 +119,7 @@ def listed(directory: Path) -> list[Path]:
 def stamp(path: Path) -> Stamp | None:
     """Return a value that changes if the file is replaced or written; None if there is no file.
 
-    The inode number alone is not enough, because file systems use numbers again.
+    The inode number alone is not enough, because file systems reuse it.
     """
     try:
         found = os.stat(path)

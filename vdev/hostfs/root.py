@@ -111,7 +111,7 @@ class HostRoot:
         return f"HostRoot({str(self.root)!r})"
 
     def resolve(self, host_path: str, *, follow: bool = True) -> str:
-        """Return the host path without links and `..`; with `follow=False`, a link at the end stays.
+        """Return the host path without links and `..`; with `follow=False`, a link at the end is not followed.
 
         Parts that do not exist stay as they are written. Raises HostError if links form a loop, and for a path with a
         NUL character.
@@ -141,7 +141,7 @@ class HostRoot:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as cause:
-            raise HostError(f"cannot look at {host_path}: {reason_of(cause)}") from cause
+            raise HostError(f"cannot access {host_path}: {reason_of(cause)}") from cause
         return FileInfo(resolved, kind, major, minor)
 
     def exists(self, host_path: str) -> bool:
@@ -213,7 +213,7 @@ def _amend(
             # Change the opened file, which can no longer be replaced. Check its path now, because before the open, a
             # part of the path may have become a link that leads out of the root.
             if os.readlink(own) != path:
-                raise HostError(f"refused to {what} {host_path}: it was replaced meanwhile")
+                raise HostError(f"refused to {what} {host_path}: it was replaced while it was opened")
             found = os.fstat(handle).st_mode
             if not any(is_kind(found) for is_kind in kinds):
                 wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"

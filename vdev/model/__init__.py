@@ -1,1 +1,1 @@
-"""The values that everything works with: devices, names, quantities, the specification that a file becomes. Pure."""
+"""The data model: devices, names, quantities, and the models of the configuration file. Pure."""

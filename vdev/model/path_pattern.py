@@ -88,7 +88,7 @@ def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
         matched = "a path with" if is_path else "text with"
         return (
             f"braces are not wildcards, so {text!r} matches only {matched} braces in its name",
-            "write each alternative as a pattern of its own, or [{] for a brace",
+            "write a separate pattern for each alternative, or [{] for a brace",
         )
     return "", ""
 

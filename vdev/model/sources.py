@@ -71,12 +71,12 @@ class GlobItem(Section):
     path: PathPattern
     """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
     container_path: PathTemplate | None = None
-    """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.
+    """Path in the container: a directory if it ends in '/', else a new name, which may hold placeholders.
     Default: as on the host."""
     permissions: Permissions | None = None
     """For type device: one or more of r (read), w (write) and m (mknod). Default: rw."""
     type: PathType = PathType.DEVICE
-    """How it reaches the container: as a device node, or as a bind mount."""
+    """How a container gets the path: as a device node or as a bind mount."""
     read_only: Flag | None = None
     """For type mount: whether it is mounted read-only. Default: false."""
     optional: Flag = False
@@ -268,7 +268,7 @@ class Sysfs(Section):
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
     container_path: PathTemplate | None = None
-    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    """Path in the container: a directory if it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
 
@@ -310,13 +310,13 @@ class Usb(Section):
     serial: WordPattern | None = None
     """Pattern for the serial number."""
     port: WordPattern | None = None
-    """Pattern for the port, such as 1-1.2, whatever is plugged in there."""
+    """Pattern for the port into which the device is plugged, such as 1-1.2."""
     class_: Annotated[_Hex2 | None, Field(alias="class")] = None
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
     container_path: PathTemplate | None = None
-    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    """Path in the container: a directory if it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
     optional: Flag = False
@@ -330,4 +330,4 @@ class Usb(Section):
 
 
 Usbs = Annotated[tuple[Usb, ...], AfterValidator(_needed), not_empty(), OneOrMany()]
-"""One USB device, or a list of those that form a device together."""
+"""One USB device, or a list of USB devices that together form a device."""

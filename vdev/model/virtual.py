@@ -244,7 +244,7 @@ DeviceId = Annotated[
 
 def _twice_problem(ids: tuple[str, ...]) -> Refusal:
     twice = next((each for each, count in Counter(ids).items() if count > 1), None)
-    return "" if twice is None else (f"{twice!r} is listed twice", "give each device an id of its own")
+    return "" if twice is None else (f"{twice!r} is listed twice", "give each device a different id")
 
 
 class VirtualDevices(Section):

@@ -153,7 +153,7 @@ def _nodes(
 
 
 def _mounts(entry: Entry, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
-    """The bind mounts of a device: from discovery, for its maker's tools, and from the entry's block."""
+    """The bind mounts of a device: from discovery, for its vendor's tools, and from the entry's block."""
     root = flags.nvidia_driver_root if entry.is_nvidia else "/"
     own = (
         Mount(_below(root, mount.host_path.render(values)), mount.inside.render(values), mount.read_only)

@@ -110,16 +110,16 @@ class InUse:
     answered_at: float = _NEVER
     """When the last call that was answered was made."""
     answers_since: float | None = None
-    """Since when the kubelet answers; None: it did not answer the last call."""
+    """The time since which this kubelet has answered every call; None: it did not answer the last one."""
     silent_since: float | None = None
-    """Since when the kubelet does not answer although it has an open stream; None otherwise."""
+    """The time since which a kubelet with an open stream has answered no call; None otherwise."""
 
     def may_hold(self, key: Key) -> bool:
         """Whether a pod may hold the device."""
         return key in self.devices or key in self.in_flight
 
     def may_be_used(self, key: Key) -> bool:
-        """Whether a pod may hold the device, or whether time ran out for it but the checkpoint still names it."""
+        """Whether a pod may hold the device, or the checkpoint still names it while the kubelet does not answer."""
         return self.may_hold(key) or (self.answers_since is None and key in self.ended)
 
     def all(self) -> frozenset[Key]:

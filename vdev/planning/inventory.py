@@ -30,7 +30,7 @@ def _owned(
     twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)  # by both entries
     for entry in entries:
         for raw in found.get(entry.name, ()):
-            # A node that a device owns belongs to no other device. Several devices may use a node that none owns.
+            # A node that a device owns belongs to no other device. Several devices may use a node that no device owns.
             others = [owners.get(key) or users.get(key) for key in raw.owns]
             others += (owners.get(key) for key in raw.uses)
             if other := next(filter(None, others), None):
@@ -198,7 +198,7 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
         shared = {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
         if is_dynamic and shared:
             message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
-            hint = "set dra.partitions to static where claims are to share devices"
+            hint = "set dra.partitions to static if claims should share devices"
             problems.append(warning(rules[0].where, message, hint))
         elif not is_dynamic:
             found |= shared

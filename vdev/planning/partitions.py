@@ -115,7 +115,7 @@ def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...
             if steps > MAX_STEPS:
                 raise LayoutError(
                     f"no arrangement of the {len(wants)} partitions was found within {MAX_STEPS} steps",
-                    hint=f"say where the large ones start: <profile>{PIN}<slice>",
+                    hint=f"give the first slice of the large ones: <profile>{PIN}<slice>",
                 )
             rest = fit(item + 1, occupied | mask)
             if rest is not None:

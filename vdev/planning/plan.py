@@ -78,7 +78,7 @@ class ObservedState:
     health: Mapping[str, Health] = field(default_factory=dict)
     """The health of raw devices by id, from probes and from appliers that cannot deliver a device to containers."""
     without_tools: frozenset[str] = frozenset()
-    """The ids of raw devices for which the maker's tools are not available in containers."""
+    """The ids of raw devices for which the vendor's tools are not available in containers."""
     faults: ActiveFaults = targets.NONE
     """The active faults of devices."""
     cdi_faults: Mapping[str, str] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Refuses devices whose values must not be inserted into a template: they are listed, but not handed out.
 
-The maker of a device chooses its serial number and its product name. In a path, `../../etc` leaves the directory, a '/'
-selects another directory, and an empty text is the directory itself. In a variable, a comma turns one device into two,
-and a line break adds a line. Text from the configuration is trusted more: it is refused only if it cannot be part of a
-path or variable at all.
+The vendor of a device chooses its serial number and its product name. In a path, `../../etc` leaves the directory, a
+'/' selects another directory, and an empty text is the directory itself. In a variable, a comma turns one device into
+two, and a line break adds a line. Text from the configuration is trusted more: it is refused only if it cannot be part
+of a path or variable at all.
 """
 
 import posixpath
@@ -125,7 +125,7 @@ def _value_problem(entry: Entry, use: _Use, template: Template, name: str, value
     match use:
         case _Use.VARIABLE if "," in value and not is_list:
             return "its comma would be read as two values: a variable lists several devices with commas between them"
-        # A match of a path pattern is part of a real path. All other values are chosen by the maker of the device.
+        # A match of a path pattern is part of a real path. All other values are chosen by the device's vendor.
         case _Use.PATH if not (entry.glob or name == "path") and ("/" in value or value in (".", "..")):
             return "it would lead to another directory"
         case _Use.WORD if value.startswith("-") and not template.literals[0] and template.names[0] == name:

@@ -3,7 +3,7 @@
     the label's value ─┬─ unknown name, or a layout that does not fit ─────────────► failed    ┐ the layout in force
                        ├─ would remove a device that a pod may hold ───────────────► failed    ┘ stays until the value
                        ├─ in force already ────────────────────────────────────────► success     changes
-                       └─ else ► pending ─ written, or nobody writes it; still free ► in force ► success
+                       └─ else ► pending ─ label written or timeout; still free ────► in force ► success
 
 This is the protocol of NVIDIA's mig-manager, except that devices that a pod holds are never repartitioned. All entries
 with the same label change together or not at all. If the configuration changes the layout of a value, this counts as a
@@ -208,7 +208,7 @@ def _advanced(
         return replace(pending, awaited=frozenset(each.key for each in held))
 
     # 5. Wait until the label has `pending`, because other programs then stop pods. Give up waiting after
-    # `repartition_pending`, in case that no program writes the label.
+    # `repartition_pending`, in case no program writes the label.
     choice = _choice(entries[0])
     pending_word = _words(choice).get(RepartitionState.PENDING)
     is_written = not is_new and seen.labels.get(choice.state_label) == pending_word
@@ -268,7 +268,7 @@ def _taken_away(
         if taken := gone.get(base_id(key[1])):
             what = f"{taken.profile} at slice {taken.slices.start} of " if taken.profile else ""
             who = f"pod {pod}" if pod else "a pod"
-            yield _Obstacle(key, pod, f"{who} holds {what}{changed[taken.raw.id]}, which is not cut while a pod has it")
+            yield _Obstacle(key, pod, f"{who} holds {what}{changed[taken.raw.id]}, and cannot be repartitioned")
 
 
 def _choice(entry: Entry) -> PartitionChoice:

@@ -169,7 +169,7 @@ EMPTY = Inventory()
 
 
 def as_observed(inventory: Inventory, verdicts: Mapping[str, Health], without_tools: frozenset[str]) -> Inventory:
-    """Set the health of raw devices, and take the maker's tools from others, by the ids of raw devices.
+    """Set the health of raw devices, and take the vendor's tools from others, by the ids of raw devices.
 
     Both apply to all partitions and replicas of a device. A device that discovery found unhealthy stays so, with
     discovery's reason.
@@ -194,7 +194,7 @@ def counts(inventory: Inventory) -> dict[str, int]:
 
 
 def numbers(inventory: Inventory) -> dict[str, int]:
-    """The number of each device among the devices of its maker, as in the maker's driver, by raw device id.
+    """The number of each device among the devices of its vendor, as in the vendor's driver, by raw device id.
 
     Devices are numbered entry by entry, in the order of their indices.
     """
@@ -205,7 +205,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
             maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
             of_entries.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
-    first = Counter[str]()  # by maker: the next free number
+    first = Counter[str]()  # by vendor: the next free number
     for (maker, _), indices in of_entries.items():
         found |= {raw: first[maker] + index for raw, index in indices.items()}
         first[maker] += max(indices.values()) + 1
