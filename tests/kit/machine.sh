@@ -31,7 +31,7 @@ for bound in "$2 /opt/vdev" "$3 /opt/python"; do
   mount -o remount,bind,ro "${bound#* }"
 done
 rm -rf /etc/systemd/system/* /etc/vdev
-for place in vdev kubelet; do # not removed: somebody may write there meanwhile, below the overlay
+for place in vdev kubelet; do # not removed, because other programs may write there below the overlay
   mkdir -p "/var/lib/$place"
   mount -t tmpfs -o mode=755 "$place" "/var/lib/$place"
 done

@@ -99,7 +99,7 @@ def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
     alternatives = rule.devices.alternatives(entries)
     for name, offer in offered.items():
-        # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
+        # Rules refer to a DRA driver's devices by the resource of their entry, and to other devices by their own.
         resources = (
             {each: entry.resource for each, entry in offer.entries.items()} if name in inventory.claimable else {}
         )
