@@ -269,7 +269,7 @@ class Options(BaseModel):
 
     @cached_property
     def smi_dir(self) -> Path:
-        """The directory for the makers' tools, which the runtime mounts from it."""
+        """The directory for the vendors' tools, which the runtime mounts from it."""
         return self.state_dir.absolute() / "smi" / self.node_name
 
     @cached_property

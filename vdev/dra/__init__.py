@@ -1,7 +1,7 @@
 """Dynamic Resource Allocation: the devices that a node publishes, and the claims that get them.
 
 published_devices, attributes   devices as in ResourceSlices, with taints and counters
-nvidia_devices, amd_devices     the same in the style of these makers' drivers
+nvidia_devices, amd_devices     the same in the style of these vendors' drivers
 pools                           the devices of each driver, and lost devices that claims still use
 slices, slice_applier           divide pools into slices and publish them
 driver                          the life cycle of a driver and its sockets

@@ -1,4 +1,4 @@
-"""Names, attributes and capacity of devices in ResourceSlices, and the base class for the modules of makers."""
+"""Names, attributes and capacity of devices in ResourceSlices, and the base class for the modules of vendors."""
 
 import functools
 import re
@@ -38,7 +38,7 @@ def number_attribute(value: int) -> Attribute:
 
 @functools.lru_cache(maxsize=256)
 def version_attribute(text: str, fallback: str) -> Attribute:
-    """A semantic version from a maker's: `580.95.05` becomes 580.95.5, and `8.0` becomes 8.0.0."""
+    """A semantic version from a vendor's: `580.95.05` becomes 580.95.5, and `8.0` becomes 8.0.0."""
     parts = text.removeprefix("v").split(".")
     plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3
     semantic = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text

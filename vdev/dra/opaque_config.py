@@ -9,7 +9,7 @@
     kind: GpuConfig                       # or MigDeviceConfig; `sharing` as above
 
 It is decoded strictly, as by NVIDIA's driver, so a misspelled key is an error. Other kinds are ignored, except if the
-driver has the name of a known maker's driver, which refuses them. If a request has several configurations, only the
+driver has the name of a known vendor's driver, which refuses them. If a request has several configurations, only the
 last one counts; configurations of classes come first.
 """
 

@@ -149,9 +149,9 @@ def described(driver: str, offered: Resource) -> PublishedPool:
 
 
 def _places(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
-    """The number of each entry's first GPU, and the number of GPUs of its maker.
+    """The number of each entry's first GPU, and the number of GPUs of its vendor.
 
-    GPUs are numbered over all entries of a maker, in the order of the file.
+    GPUs are numbered over all entries of a vendor, in the order of the file.
     """
     first: dict[str, int] = {}
     total: dict[type[Describer], int] = {}

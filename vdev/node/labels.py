@@ -1,4 +1,4 @@
-"""The labels of a Node: those of each maker, and those of entries. `node_labels` puts them together."""
+"""The labels of a Node: those of each vendor, and those of entries. `node_labels` puts them together."""
 
 from collections.abc import Mapping, Sequence
 

@@ -24,7 +24,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One physical device of a maker. `parts` are its partitions, which may be empty; None: it is not partitioned."""
+    """One physical device of a vendor. `parts` are its partitions, which may be empty; None: it is not partitioned."""
 
     entry: Entry
     maker: str
@@ -44,9 +44,9 @@ NVIDIA = "nvidia.com"
 
 
 def maker(entry: Entry) -> str:
-    """The domain under which the maker of the entry's virtual devices advertises them, or empty for real devices.
+    """The domain under which the vendor of the entry's virtual devices advertises them, or empty for real devices.
 
-    Real devices have their makers' labellers. Without a preset, it is the domain of the entry's own resource, except
+    Real devices have their vendors' labelers. Without a preset, it is the domain of the entry's own resource, except
     nvidia.com: nothing is known about such a device.
     """
     if entry.virtual is None:
@@ -105,9 +105,9 @@ _PRODUCT = str.maketrans({" ": "_", "(": None, ")": None})
 
 
 def amd_labels(gpus: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of AMD's node labeller (ROCm/k8s-device-plugin ed76466, cmd/k8s-node-labeller).
+    """The labels of AMD's node labeler (ROCm/k8s-device-plugin ed76466, cmd/k8s-node-labeller).
 
-    The labeller has a flag for each kind of label. This function sets all labels with known values. It sets no firmware
+    The labeler has a flag for each kind of label. This function sets all labels with known values. It sets no firmware
     labels, and driver labels only if the devices have such an attribute. Partitions are counted as devices, as the
     driver does; only the PCI id belongs to the whole GPU.
     """
@@ -170,7 +170,7 @@ INTEL = frozenset(_INTEL_KINDS)
 
 
 def intel_labels(devices: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of Intel's rules for Node Feature Discovery, and of its GPU plugin's labeller."""
+    """The labels of Intel's rules for Node Feature Discovery, and of its GPU plugin's labeler."""
     values = {f"intel.feature.node.kubernetes.io/{_INTEL_KINDS[each.maker]}": "true" for each in devices}
     gpus = [each for each in devices if each.maker == "gpu.intel.com"]
     if not gpus:
@@ -215,7 +215,7 @@ def gke_gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
 
 
 def _offered(gpu: Hardware) -> Sequence[Profile | None]:
-    """What pods can get: its partitions, or the GPU itself."""
+    """What pods can get: the GPU's partitions, or the GPU itself (None)."""
     return (None,) if gpu.parts is None else gpu.parts
 
 

@@ -100,7 +100,7 @@ async def clean(api: Api, fields: OwnedFields) -> None:
 async def cleared(
     api: Api, document: Mapping[str, Any], wanted: Mapping[str, Any], manager: str = MANAGER
 ) -> Mapping[str, Any]:
-    """Remove fields that only the manager owns, in the parts of the status of which it wants nothing; returns the Node.
+    """Remove fields that only the manager owns, from each part of the status that `wanted` lacks; returns the Node.
 
     An apply would remove such a part as a whole if no other manager owns an item of it. That would remove the capacity
     and conditions with which a kubelet registered the Node, such as Ready: no manager owns these, because the kubelet
