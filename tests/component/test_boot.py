@@ -69,7 +69,7 @@ async def down(kubelet, start, listener, host, shows):
     for socket in kubelet.device_plugin_dir.glob("vdev-*.sock"):
         socket.unlink()
     host.remove("/dev/ttyUSB0")
-    listener.said.clear()
+    listener.messages.clear()
     return had
 
 
@@ -84,9 +84,9 @@ async def test_the_kubelet_starts_when_all_devices_are_back(kubelet, start, list
     """The plugin waits for a late modem, and all pods get the devices that they had."""
     agent = await start(boot_wait=1000.0)
     await listener.until(lambda: "not there: modem-ttyUSB0" in listener.status, "what is missing")
-    assert "READY=1" not in listener.said
-    await listener.until(lambda: any(each.startswith("EXTEND") for each in listener.said), "that it takes time")
-    (more,) = [each for each in listener.said if each.startswith("EXTEND_TIMEOUT_USEC=")]
+    assert "READY=1" not in listener.messages
+    await listener.until(lambda: any(each.startswith("EXTEND") for each in listener.messages), "that it takes time")
+    (more,) = [each for each in listener.messages if each.startswith("EXTEND_TIMEOUT_USEC=")]
     assert 1000e6 < int(more.partition("=")[2]) <= 1015e6
     host.node("ttyUSB0", "188:0")
     await listener.ready()
@@ -125,7 +125,7 @@ async def test_no_wait_beside_a_running_kubelet(kubelet, start, listener, host, 
     await kubelet.run_pod(manifest("gateway", {MODEM: 1}))
     await agent.stop()
     host.remove("/dev/ttyUSB0")
-    listener.said.clear()
+    listener.messages.clear()
     await start(boot_wait=1000.0)
     await listener.ready()
 
@@ -181,11 +181,11 @@ async def test_messages_to_the_service_manager(kubelet, directory, listener):
     text = f"devices: [{{name: npu, resource: {NPU}, virtual: {{count: 1}}}}]\n"
     async with Service(listener, directory, kubelet, text) as service:
         await listener.ready()
-        await listener.until(lambda: listener.said.count("WATCHDOG=1") > 2, "signs of life")
+        await listener.until(lambda: listener.messages.count("WATCHDOG=1") > 2, "signs of life")
         (record,) = (directory / "state").glob("state-*")
         assert boot_id() in record.read_text()
         await listener.until(lambda: "1 of 1 devices are Healthy, in 1 resources" == listener.status, "how it is")
         service.edit(text.replace("count: 1", "count: 2"))
         await listener.until(lambda: "2 of 2 devices are Healthy, in 1 resources" == listener.status, "the edit")
-        assert "STOPPING=1" not in listener.said
-    assert "STOPPING=1" in listener.said
+        assert "STOPPING=1" not in listener.messages
+    assert "STOPPING=1" in listener.messages

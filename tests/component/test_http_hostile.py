@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from tests.kit import well_agent
-from tests.kit.process import Process, ask, crowd, ready, say
+from tests.kit.process import Process, ask, crowd, ready, send_text
 
 NPU = "acme.dev/npu"
 CONFIG = f"""\
@@ -67,7 +67,7 @@ async def test_malformed_requests(caplog, capfd):
     async with served(well_agent.application()) as address:
         with structlog.testing.capture_logs() as logs:
             for text in NONSENSE:
-                await asyncio.gather(*(say(address, text) for _ in range(20)))
+                await asyncio.gather(*(send_text(address, text) for _ in range(20)))
                 assert "200 OK" in await ask(address), text[:20]
     assert ([], [], "") == (logs, caplog.records, capfd.readouterr().err)
 

@@ -28,7 +28,7 @@ _WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request that the server received."""
 
     verb: str
@@ -241,7 +241,7 @@ class ApiServer(server.ApiServer):
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
-        asked = Asked(
+        asked = ReceivedRequest(
             request.verb,
             request.resource,
             request.name,

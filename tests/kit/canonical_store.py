@@ -29,16 +29,16 @@ class CanonicalStore(ObjectStore):
         self.release.complete(kind, new)
 
     def create(self, kind, namespace, document, manager):
-        return super().create(kind, namespace, as_given_back(kind.kind, document), manager)
+        return super().create(kind, namespace, with_canonical_quantities(kind.kind, document), manager)
 
     def change(self, kind, key, document, **options):
-        return super().change(kind, key, as_given_back(kind.kind, document), **options)
+        return super().change(kind, key, with_canonical_quantities(kind.kind, document), **options)
 
     def apply(self, kind, key, document, **options):
-        return super().apply(kind, key, as_given_back(kind.kind, document), **options)
+        return super().apply(kind, key, with_canonical_quantities(kind.kind, document), **options)
 
 
-def as_given_back(kind, document):
+def with_canonical_quantities(kind, document):
     """Return an object with its quantities in canonical form."""
     return _changed(document) if kind in _KINDS else document
 

@@ -279,7 +279,7 @@ class DraDriver(
 
     # --- health -------------------------------------------------------------------------------------------------------
 
-    def say(self, **words):
+    def report_health(self, **words):
         """Report the health of devices by name (`gpu_0="UNHEALTHY: why"`), as a complete list."""
         self.health = {name.replace("_", "-"): word for name, word in words.items()}
         for stream in self._streams:

@@ -104,7 +104,7 @@ async def crowd(address, count, text):
             writer.transport.abort()
 
 
-async def say(address, text):
+async def send_text(address, text):
     """Send a text, and return all data until the server closes the connection."""
     async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*address)
@@ -119,7 +119,7 @@ async def say(address, text):
 
 async def ask(address, path="/readyz", host="127.0.0.1"):
     """Get a path on a new connection."""
-    return await say(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    return await send_text(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
 
 
 async def ready(address):

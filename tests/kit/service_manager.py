@@ -10,7 +10,7 @@ class Listener:
 
     def __init__(self, directory):
         self.address = str(directory / "notify")
-        self.said = []
+        self.messages = []
         self._news = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -27,13 +27,15 @@ class Listener:
                 loop.remove_reader(listener)
 
     def _read(self, listener):
-        self.said += listener.recv(8192).decode().splitlines()
+        self.messages += listener.recv(8192).decode().splitlines()
         self._news.set()
 
     @property
     def status(self):
         """The last status text."""
-        return next((line.removeprefix("STATUS=") for line in reversed(self.said) if line.startswith("STATUS=")), "")
+        return next(
+            (line.removeprefix("STATUS=") for line in reversed(self.messages) if line.startswith("STATUS=")), ""
+        )
 
     async def until(self, condition, what):
         """Wait until the messages fulfil a condition."""
@@ -43,8 +45,8 @@ class Listener:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise AssertionError(f"{what} was not sent, but {self.said}") from None
+            raise AssertionError(f"{what} was not sent, but {self.messages}") from None
 
     async def ready(self, times=1):
         """Wait until the service has reported readiness this many times."""
-        await self.until(lambda: self.said.count("READY=1") >= times, "READY=1")
+        await self.until(lambda: self.messages.count("READY=1") >= times, "READY=1")

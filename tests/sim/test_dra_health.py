@@ -14,7 +14,7 @@ async def driver(dra):
     found = await dra(slice_of("acme.dev", [device("gpu-0"), device("gpu-1")]))
     await kubelet.objects.create("ResourceClaim", claim("gpu", exactly(count=2)))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
-    found.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    found.report_health(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     return found
 
@@ -25,20 +25,20 @@ def words(kubelet):
 
 
 async def test_health_and_message(kubelet, driver):
-    driver.say(gpu_0="HEALTHY", gpu_1="UNHEALTHY: too hot")
+    driver.report_health(gpu_0="HEALTHY", gpu_1="UNHEALTHY: too hot")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Unhealthy"])
     (row,) = kubelet.pod("one").container().allocated_resources_status
     assert "too hot" == row["resources"][1]["message"]
-    driver.say(gpu_0="UNKNOWN", gpu_1="UNHEALTHY: still")
+    driver.report_health(gpu_0="UNKNOWN", gpu_1="UNHEALTHY: still")
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unhealthy"])
 
 
 async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
     """It keeps its health until its timeout; the next message after that updates the pod."""
-    driver.say(gpu_0="UNHEALTHY")
+    driver.report_health(gpu_0="UNHEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Healthy"])
     clock.advance(31)
-    driver.say(gpu_0="UNHEALTHY")
+    driver.report_health(gpu_0="UNHEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Unknown"])
 
 

@@ -85,7 +85,9 @@ def _gpus_by_profile(draft: Draft, gpu: Item, options: ImportOptions) -> None:
     """Add the GPUs of a pool of the new form."""
     profile, overrides = gpu.text("profile"), gpu.item("overrides")
     if profile and profile not in _PROFILES:
-        draft.omit(gpu.at("profile"), f"{profile!r} is not a built-in profile; write the model and the memory by hand")
+        draft.omit(
+            gpu.at("profile"), f"{profile!r} is not a built-in profile; add the model and the memory to the file"
+        )
     gpu.ignore("backend")
     defaults, devices = overrides.item("device_defaults"), overrides.items("devices")
     for device in devices:

@@ -45,7 +45,7 @@ def _item(draft: Draft, item: Item) -> None:
         )
         return
     if expression == _JETSON:
-        item.omit("nvidia-gpu detects the GPU of a Jetson, which has no device node; vdev has no such source")
+        item.omit("nvidia-gpu detects the GPU of a Jetson, which has no device node; vdev cannot detect it")
         return
     try:
         patterns, exact = regex(expression, "/dev")

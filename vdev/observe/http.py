@@ -44,7 +44,7 @@ _SHOWN = 80  # characters of a client's text that are logged and returned
 
 
 def answers_to(host: str, patterns: Collection[str]) -> bool:
-    """Whether a `Host` header is an IP address or one of our names; `patterns` are names that may contain `*`."""
+    """Whether a `Host` header is an IP address or one of the agent's names; `patterns` may contain `*`."""
     name = re.sub(r":\d*$", "", host).strip("[]").removesuffix(".").lower()
     try:
         ipaddress.ip_address(name)
