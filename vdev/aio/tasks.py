@@ -129,8 +129,8 @@ def acting_on(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterato
 class BlockingCalls:
     """Runs blocking calls that may never return, and limits how many run concurrently.
 
-    Each call runs in its own daemon thread. A thread that hangs in the kernel can be neither stopped nor joined, so it
-    must not belong to a pool, and the process must not wait for it when it exits.
+    Each call runs in its own daemon thread, because a thread that hangs in the kernel can be neither stopped nor
+    joined. It must not belong to a pool, and the process must not wait for it when it exits.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """The keys `partitioning` and `partitions`: how devices can be partitioned, and which partitions an entry has.
 
-An entry lists them, or a label of the node selects a layout: one of the devices, or of a file in the form of mig-parted
-or device-config-manager.
+An entry lists them, or a label of the node selects a layout. The layouts come from the devices, or from a file in the
+form of mig-parted or device-config-manager.
 
 This module places partitions only to refuse lists that the hardware would refuse.
 """

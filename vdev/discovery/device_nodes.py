@@ -17,8 +17,7 @@ from ..model.template import Template
 def container_path(wanted: Template | None, host_path: str, values: dict[str, str]) -> str:
     """The path in the container for a path of the host.
 
-    If `wanted` is None, the path stays the same; if it ends in "/", it is a directory that takes the base name; else it
-    is the new path.
+    If `wanted` is None, the path stays the same. If it ends in "/", it is the directory. Otherwise, it is the new path.
     """
     if wanted is None:
         return host_path

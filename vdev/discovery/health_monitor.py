@@ -38,8 +38,8 @@ def after_probe(track: Track, spec: HealthCheck, reason: str, now: float, *, is_
     """The track after one more result; the `reason` of a failure, or an empty text for a success.
 
     A probe that an event brought forward can end a run of results but not lengthen it, because thresholds stand for
-    time. A failure counts at once, the recovery of a flapping device only after a while: handing out a dead device is
-    worse than holding back a working one.
+    time. A flapping device is healthy again only after an interval of successes, because it is worse to hand out a
+    dead device than to withhold a working one.
     """
     ok = not reason
     if not ok and now - track.appeared < spec.start_grace:

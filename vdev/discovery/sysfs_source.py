@@ -19,7 +19,7 @@ _UP = "../"
 _FUNCTION = "virtfn"
 # Buses that name devices by where they are plugged in, not by the order of their discovery.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
-# Where the nodes of a subsystem appear, if it is not /dev itself.
+# The directory with the nodes of a subsystem, if it is not /dev.
 _DIRECTORIES = {
     "input": "/dev/input",
     "drm": "/dev/dri",
@@ -88,7 +88,7 @@ class SysTree:
             return ""
 
     def parent(self, device: str) -> str:
-        """The parent device; `/sys/devices` above the topmost."""
+        """The parent device; `/sys/devices` for a topmost device."""
         above = posixpath.dirname(device)
         grouping = posixpath.basename(above) == self.subsystem(device) and not self._host.exists(f"{above}/uevent")
         return posixpath.dirname(above) if grouping else above
@@ -149,9 +149,9 @@ class NodeFinder:
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str]) -> RawDevice:
         """The raw device at a sysfs directory.
 
-        It owns its node; if it has none, the nodes of its children; if they have none, its place in sysfs. It is
-        unhealthy if a node is missing, or if a container would get nothing. `container_path` renames the node of the
-        first child, or the device's own if it has no children; a directory takes all nodes.
+        It owns its node, or without one the nodes of its children, or without any its place in sysfs. It is unhealthy
+        if a node is missing, or if a container would get nothing. If `container_path` is a directory, it takes all
+        nodes; otherwise, it renames the node of the first child, or the device's own node if no child has one.
         """
         own = self.tree.node(directory)
         wanted = [own] if own else []

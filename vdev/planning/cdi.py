@@ -53,7 +53,7 @@ def qualified(cdi_kind: str, name: str) -> str:
 def file_name(cdi_kind: str) -> str:
     """The file name of a kind. The prefix marks the file as written by vdev.
 
-    A fingerprint is appended if the name would be too long, or if the domain contains a `-`: because `-` also separates
+    A fingerprint is appended if the name would be too long, or if the domain contains a `-`. As `-` also separates
     domain and class, another kind could otherwise have the same file name.
     """
     plain = cdi_kind.replace("/", "-")

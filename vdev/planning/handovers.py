@@ -8,8 +8,8 @@ A pod holds a device, not a slot: with two replicas of one device, it holds the 
 holders, which get and release it independently.
 
 A pod holds a device from the first start of a container: a pod that was refused after its allocation never held it.
-If a slot is allocated twice without a start in between, both allocations are for one pod, and the first is for an init
-container, because all devices of a pod are allocated before its first container starts.
+All devices of a pod are allocated before its first container starts. So if a slot is allocated twice without a start in
+between, both allocations are for one pod, and the first is for an init container.
 
 This module does no I/O. The state file saves the holdings.
 """
@@ -98,7 +98,7 @@ class Holdings:
                 allocated |= each.keys
             elif each.is_started and not each.keys.isdisjoint(keys):
                 each.phase = Phase.LEAVING
-        # Each slot on its own, because the pod may be refused, and different pods get the slots after it.
+        # Record each slot separately: if the pod is refused, different pods may get its slots.
         for resource, slot in dict.fromkeys(keys):
             if (resource, slot) not in allocated:
                 self.all.append(Holding(resource, base_id(slot), {slot}, Phase.ALLOCATED))
@@ -107,7 +107,7 @@ class Holdings:
         """Record an answer of PodResources. `named` has the pod of each slot since its last Allocate.
 
         A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that appears
-        for the first time may have held its slots for long, so no `onAllocate` action runs for it.
+        for the first time may have held its slots for a long time, so no `onAllocate` action runs for it.
         """
         for each in [*self.all]:
             pods = {named[key] for key in each.keys if key in named}
@@ -124,7 +124,7 @@ class Holdings:
             self.start(keys, named)
 
     def start(self, keys: Collection[Key], named: Mapping[Key, str]) -> list[Holding]:
-        """Record the start of a container, and return the holdings whose `onAllocate` must end before.
+        """Record the start of a container. Returns the holdings whose `onAllocate` must end before the start.
 
         All containers of a pod are one holder.
         """
@@ -145,7 +145,7 @@ class Holdings:
 
 
 def _is_of(holding: Holding, pod: str, named: Mapping[Key, str]) -> bool:
-    """Whether this pod has a slot of the holding now. A pod of this name that has ended may have had it, too."""
+    """Whether this pod has a slot of the holding now. The holding may be that of an ended pod with the same name."""
     return bool(pod) and holding.pod == pod and any(named.get(key) == pod for key in holding.keys)
 
 

@@ -8,7 +8,7 @@ A response has exactly `size` ids, including all required ones. If that is impos
 chooses. It depends on the given sets, not on their order.
 
 Compared with NVIDIA's plugin: replicas are counted in the same way (gone = total - available; fewest or most first,
-then least picked in this call), and so are partitions, for their physical device. With links, the best set for this
+then least picked in this call). Partitions are counted alike, by physical device. With links, the best set for this
 request wins, and ties are broken by the links to the remaining devices; NVIDIA divides all free devices into sets of
 this size.
 """
@@ -78,8 +78,8 @@ def _portions(
     distributed  one slot at a time from the group with the fewest slots gone; among equals, from the least picked
     packed       one group after the other, most slots gone first; among equals, as few groups as possible
 
-    If there are more equal groups than needed, those near to each other and to groups that are `held` or picked are
-    chosen; without `weights`, the first ones.
+    If there are more equal groups than needed, groups are chosen that are near to each other and to groups that are
+    `held` or picked; without `weights`, the first groups are chosen.
     """
     is_packed = policy is AllocationPolicy.PACKED
     picked = Counter[str]()
@@ -130,8 +130,8 @@ def heaviest(weights: Weights, free: Sequence[str], must: Collection[str], neede
     """The `needed` vertices of `free` that, together with all of `must`, have the largest sum of pair weights.
 
     The problem is NP-hard. For up to 12 vertices, all subsets are compared; for more, sets are grown greedily from
-    several vertices. Among equals, the set that is linked least to the other vertices wins, so that a good set remains
-    for the next request; then the set that comes first in `free`.
+    several vertices. Among equal sets, the one with the weakest links to the other vertices wins, so that a good set
+    remains for the next request. If sets are still equal, the first one in `free` wins.
     """
     to_must = {each: sum(weights[each][other] for other in must) for each in free}
     to_all = {each: sum(weights[each][other] for other in (*free, *must)) for each in free}

@@ -162,7 +162,7 @@ def device_list(
     if same := [id_ for id_ in repeated if id_ not in differ]:
         yield error("duplicate-id", resource, f"{_quote(same)} listed more than once")
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
-        text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; all else is unhealthy"
+        text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; any other text means unhealthy"
         yield error("health-text", resource, text)
     if negative := [device.ID for device in devices if any(node < 0 for node in numa_nodes(device))]:
         yield error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
@@ -211,7 +211,7 @@ def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Findin
 def shared_hardware(pod: str, held: Sequence[tuple[str, str, str]], overlaps: Overlaps) -> Iterator[Finding]:
     """Compare the devices of a pod with those of other pods. `held` has pods, resources and device ids.
 
-    If two pods get the same id of the same resource, this is a bug of the kubelet: it frees the devices of ended pods
+    If two pods get the same id of the same resource, this is a bug of the kubelet. It frees the devices of ended pods
     even during an Allocate call, and then loses the devices of that call (UpdateAllocatedDevices in manager.go).
     """
     for _, resource, id_ in (each for each in held if each[0] == pod):
@@ -259,10 +259,10 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
     mounts = [(each.container_path, each.host_path, each.read_only) for each in response.mounts]
     for kind, entries in (("device", nodes), ("mount", mounts)):
         if differ := twice(path for path, *_ in set(entries)):
-            text = f"{kind} {_quote(differ)} given more than once and differently; the kubelet keeps the first"
+            text = f"{kind} {_quote(differ)} given more than once with different values; the kubelet keeps the first"
             yield error("duplicate-container-path", resource, text)
         elif same := twice(path for path, *_ in entries):
-            text = f"{kind} {_quote(same)} given more than once, alike; the kubelet drops the others"
+            text = f"{kind} {_quote(same)} given more than once; the kubelet drops the duplicates"
             yield warning("duplicate-container-path", resource, text)
     for key in sorted(response.annotations):
         if problem := annotation_key_problem(key):

@@ -100,7 +100,7 @@ class Pool:
                 if counter not in defined:
                     yield error("counter-undefined", self.driver, f"{which} is defined nowhere")
                 elif amount > defined[counter]:
-                    text = f"{which} has less than this one device consumes"
+                    text = f"{which} is smaller than the amount that this device consumes"
                     yield error("counter-too-small", self.driver, text)
 
     @property

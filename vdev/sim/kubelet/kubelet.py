@@ -227,7 +227,7 @@ class Kubelet:
             numa_affinity: NUMA nodes for the topology manager to align with; None for policy `none`
             wait_for_devices: keep the pod Pending until the node has enough devices; no effect with `spec.nodeName`
 
-        Raises ManifestError, and KubeletPanic where the real kubelet panics.
+        Raises ManifestError, and KubeletPanic if the real kubelet would panic.
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)

@@ -71,7 +71,7 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> tup
 
     def put(kind: str, table: dict[str, _V], key: str, value: _V, resource: str) -> None:
         if table.setdefault(key, value) != value:
-            conflicts.append(f"{kind} {key}: {resource} gives {value!r}, but {table[key]!r} was there first")
+            conflicts.append(f"{kind} {key}: {resource} gives {value!r}, but another resource gives {table[key]!r}")
 
     for resource, response in responses:
         for name, text in sorted(response.envs.items()):

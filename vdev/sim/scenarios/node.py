@@ -1,7 +1,7 @@
 """The node on which scenarios run: an embedded kubelet in a temporary directory, and a plugin.
 
 For `vdev sim --exec`, the plugin is any command. Tests run the same scenarios with a plugin in their own process, and
-on a node of a real cluster, with a class that has the same methods.
+on a node of a real cluster by a class with the same methods.
 """
 
 import asyncio

@@ -73,7 +73,7 @@ def describe() -> str:
     return "\n".join(rows)
 
 
-# --- which scenarios are played ---------------------------------------------------------------------------------------
+# --- the choice of scenarios ------------------------------------------------------------------------------------------
 
 
 def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
@@ -96,7 +96,7 @@ def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
         if problem := _problem(each, node):
             raise UsageError(f"{each.path.name}: {problem}")
     if repeated := twice(each.name for each in chosen):
-        raise UsageError(f"two scenarios are called {repeated[0]!r}; their results could not be told apart")
+        raise UsageError(f"two scenarios are called {repeated[0]!r}; rename one of the files")
     return chosen
 
 
