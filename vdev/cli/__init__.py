@@ -70,10 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)
     except ConfigError as bad:
-        from .common import complain  # not needed for --help
+        from .. import importers  # not needed for --help
+        from .common import complain
 
         with contextlib.suppress(BrokenPipeError):
-            complain(bad.problems)
+            complain(importers.explained(bad))
         return bad.exit_code
     except VdevError as error:
         for line in str(error).splitlines():

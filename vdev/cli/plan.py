@@ -123,11 +123,10 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
     try:
         loaded = chosen.load(files)
     except ConfigError as bad:
-        of_others = importers.problems_of(files)
+        problems = importers.explained(bad)
         try:
-            loaded = chosen.load(files, partial=not of_others)
+            loaded = chosen.load(files, partial=problems == bad.problems)
         except ConfigError:
-            problems = of_others or bad.problems
             return Preview(desired_state(ObservedState(node=node)), files, {}, problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     found = {

@@ -9,7 +9,7 @@ import resource
 import sys
 from typing import NoReturn
 
-from ..errors import ConfigError, UsageError
+from ..errors import UsageError
 from . import options
 
 MOST_FILES = 65536
@@ -54,14 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     # A full garbage collection takes 50 ms with the objects of the imported modules, and it could delay a reload.
     gc.freeze()
-    try:
-        asyncio.run(main())
-    except ConfigError:
-        from .. import importers
-
-        if problems := importers.problems_of(chosen.config_files):
-            raise ConfigError(problems) from None
-        raise
+    asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
 
 

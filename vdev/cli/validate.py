@@ -61,5 +61,5 @@ def _problems(files: Sequence[Path], chosen: Options) -> tuple[Problem, ...]:
     try:
         loaded = chosen.load(files)
     except ConfigError as bad:
-        return importers.problems_of(files) or bad.problems
+        return importers.explained(bad)
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

@@ -9,7 +9,7 @@ not depend on the node. All results are valid vdev files.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -27,7 +27,7 @@ from . import (
 from .draft import SECTIONS, Draft, listed, mapping
 from .sources import ImportOptions, ImportSource, sources
 
-__all__ = ["FORMS", "ImportOptions", "imported", "problems_of", "recognized"]
+__all__ = ["FORMS", "ImportOptions", "explained", "imported", "recognized"]
 
 FORMS: Mapping[str, ModuleType] = {
     "generic-device-plugin": generic_device_plugin,
@@ -55,15 +55,16 @@ def recognized(text: str, name: str = "<text>") -> str:
     return str(form.TITLE) if form else ""
 
 
-def problems_of(files: Iterable[Path]) -> tuple[Problem, ...]:
-    """Return an error for each file of another plugin, for which vdev's own errors would be misleading."""
-    found: list[Problem] = []
-    for file in files:
+def explained(bad: ConfigError) -> tuple[Problem, ...]:
+    """Return the problems, with one for each file of another plugin, because vdev's own ones would be misleading."""
+    foreign: dict[str, Problem] = {}
+    for file in dict.fromkeys(each.place.file for each in bad.problems if each.place):
         with contextlib.suppress(ConfigError):
-            if form := recognized(config.text_of(file), str(file)):
+            if form := recognized(config.text_of(Path(file)), file):
                 message = f"this is a configuration of {form}; `vdev import {file}` converts it"
-                found.append(error(Where.of(Place(str(file))), message))
-    return tuple(found)
+                foreign[file] = error(Where.of(Place(file)), message)
+    own = (each for each in bad.problems if not each.place or each.place.file not in foreign)
+    return (*foreign.values(), *own)
 
 
 def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:

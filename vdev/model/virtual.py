@@ -80,6 +80,14 @@ class DriverNode(Section):
     """The value of {index} for the first device."""
 
 
+_NVIDIA_DRIVER = {"driverVersion": "580.95.05", "cudaVersion": "13.0"}
+"""Default attributes of presets with ids in NVIDIA's style, because one driver serves all of NVIDIA's devices.
+
+580 is a data center branch with long-term support, and its driver reports CUDA 13.0 (NVIDIA's data center driver
+release notes and CUDA's compatibility table).
+"""
+
+
 class Preset(Section):
     """A preset's file. A loaded preset includes the values of its bases.
 
@@ -124,8 +132,9 @@ class Preset(Section):
     _name: str = PrivateAttr("")
 
     def named(self, name: str) -> Self:
-        """Return the preset with its name."""
-        return self.with_private(_name=name)
+        """Return the preset with its name and the attributes of the vendor's driver."""
+        driver = _NVIDIA_DRIVER if self.id_style is IdStyle.NVIDIA else {}
+        return self.model_copy(update={"attributes": {**driver, **self.attributes}}).with_private(_name=name)
 
     @property
     def name(self) -> str:

@@ -67,9 +67,9 @@ def test_errors(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["validate", "plan"])
+@pytest.mark.parametrize("command", ["validate", "plan", "config", "dra classes"])
 def test_other_commands_name_the_plugin_of_a_file(file: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert 2 == main([command, str(file)])
+    assert 2 == main([*command.split(), str(file)])
     said = f"{file}: this is a configuration of generic-device-plugin; `vdev import {file}` converts it\n"
     assert said == capsys.readouterr().err
 
@@ -80,3 +80,14 @@ def test_run_names_the_plugin_of_a_file(file: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     said = f"{file}: this is a configuration of generic-device-plugin; `vdev import {file}` converts it\n"
     assert (2, said) == (done.returncode, done.stderr)
+
+
+def test_the_errors_of_other_files_are_reported_too(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("shraing: {}\n")
+    assert 2 == main(["validate", str(file), str(own)])
+    foreign, misspelled = capsys.readouterr().err.splitlines()
+    assert "this is a configuration of generic-device-plugin" in foreign
+    assert "did you mean 'sharing'" in misspelled

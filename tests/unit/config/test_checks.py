@@ -433,6 +433,17 @@ def test_presets_dir_is_relative_to_the_file(tmp_path: Path) -> None:
         config.load([file])
 
 
+def test_a_preset_without_a_base_has_the_driver_of_its_vendor(tmp_path: Path) -> None:
+    """Labels and templates use the version."""
+    (tmp_path / "x1.yaml").write_text("idStyle: nvidia\nmemory: 1Gi\n")
+    text = HEAD + "virtual: {preset: x1}\n    labels: {a.dev/driver: 'v{attributes.driverVersion}'}\n"
+    file = tmp_path / "vdev.yaml"
+    file.write_text(f"presetsDir: .\n{text}")
+    source = config.load([file]).spec.entries[0].virtual
+    assert source is not None
+    assert "580.95.05" == source.attributes["driverVersion"]
+
+
 def test_profiles_may_be_counted() -> None:
     """`partitions` and layouts accept counts of profiles, as mig-parted's `mig-devices`."""
     block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
