@@ -112,6 +112,15 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     devices = tuple(scan.devices(groups, numbering))
     if not any(found or not item.optional for item, found in matches):
         findings.warn("glob", "matches nothing on this node: none of its optional paths is there")
+    used = {(item.path, match.path) for group in groups for item, match in group.members}
+    for item, found in matches:
+        unused = [match.path for match in found if (item.path, match.path) not in used]
+        if unused:
+            findings.warn(
+                f"{len(unused)} of {len(found)} matches of {item.path}",
+                f"are not used, the first is {unused[0]}: no matches of the other patterns belong to them",
+                "with limit, one match can serve several devices",
+            )
     return findings.with_devices(devices)
 
 

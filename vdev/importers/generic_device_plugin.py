@@ -112,6 +112,7 @@ def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
         draft.remarks += entry.comments
         return False
     if paths:
+        _note_pairs(draft, entry, items, group.where)
         entry["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
             entry["allowDangerous"] = True
@@ -146,6 +147,17 @@ def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
     if path.flag("optional"):
         item["optional"] = True
     return item
+
+
+def _note_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
+    """Report the cases in which the plugin combines the matches of several paths differently."""
+    patterns = [item for item in items if item["path"] != literal(item["path"])]
+    if len(patterns) > 1:
+        order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
+        draft.note(where, order, entry)
+    if patterns and len(items) > 1 and any(item.get("optional") for item in items):
+        limits = "in the plugin, an optional path with fewer matches than others limits the number of devices"
+        draft.note(where, limits, entry)
 
 
 def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:

@@ -152,6 +152,8 @@ def test_the_ith_matches_form_a_device(fake: FakeHost, second: GlobItem, devices
     fake.node("media0", "235:0")
     found = find(fake, "/dev/video*", second)
     assert devices == nodes(found)
+    unused = f"{3 - len(devices)} of 3 matches of /dev/video*"
+    assert any(unused in message for message in messages(found))
 
 
 def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
