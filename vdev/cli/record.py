@@ -66,20 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.salt and not args.anonymize:
-        raise UsageError("--salt is for --anonymize")
+        raise UsageError("--salt needs --anonymize")
     chosen = options.read(args)
     socket = chosen.pod_resources_socket
     devices = asyncio.run(podresources.listed(socket, within=_TIMEOUT))
     if devices is None and not args.hardware:
         raise VdevError(
-            f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or record what "
-            "sysfs shows alone with --hardware"
+            f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or use "
+            "--hardware to record only what sysfs shows"
         )
     hardware = pieces(chosen.host)
     salt = (args.salt or secrets.token_hex(16)) if args.anonymize else ""
     draft = Recording(hardware, salt).of(chosen.node_name, devices or (), args.domain if args.hardware else "")
     text = draft.text
-    config.load_text(text, "the recording")  # a recording that vdev would refuse is an error now, not when it is used
+    config.load_text(text, "the recording")  # an invalid recording is reported now
     if args.to is None or args.output == "json":
         common.show(args, {"text": text, "warnings": draft.warnings}, text.splitlines())
     else:

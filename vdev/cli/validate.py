@@ -17,7 +17,7 @@ EPILOG = """examples:
   vdev validate vdev.yaml
   vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by sections
   vdev validate vdev.yaml --node-name gpu-7           for one node: ids of NVIDIA presets depend on its name
-  vdev validate configs/                              a directory from which each node takes a file: all of them
+  vdev validate configs/                              all files of a directory from which each node takes one
   vdev validate --output json vdev.yaml               for programs
   kubectl get configmap vdev -o jsonpath='{.data.default\\.yaml}' | vdev validate -
 

@@ -20,7 +20,7 @@ _SPAN = 10.0  # seconds over which writes per second are counted
 
 
 METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "build_info": (("version",), "1, labelled with the version"),
+    "build_info": (("version",), "1, labeled with the version"),
     "fleet_nodes": (("state",), "Nodes by state: settled, behind, failing, refused, withKubelet"),
     "fleet_devices": (("amount", "resource"), "Devices of all nodes: capacity, allocatable, held"),
     "fleet_broken_devices": ((), "Devices that are not healthy"),

@@ -78,7 +78,7 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
         if any("resource" in mapping(entry) for entry in entries):
             raise UsageError(f"{name}: this is a configuration of vdev already; vdev validate checks it")
         known = ", ".join(each.TITLE for each in FORMS.values())
-        raise UsageError(f"{name}: its form is not known; expected a configuration of {known}; --from says which it is")
+        raise UsageError(f"{name}: unknown format; expected a configuration of {known}; set it with --from")
     own = [each for each in found if form.recognizes(each.content)]
     if not own:
         raise UsageError(f"{name}: this is not a configuration of {form.TITLE}")

@@ -122,9 +122,9 @@ def model(gpu: Hardware) -> str:
 def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
     """The labels of the last model. Devices with MIG count only if there are no others, and then without sharing."""
     count = Counter(map(model, gpus))
-    labelled = [gpu for gpu in gpus if gpu.parts is None] or gpus
-    last = list(dict.fromkeys(map(model, labelled)))[-1]
-    gpu = [each for each in labelled if model(each) == last][-1]
+    labeled = [gpu for gpu in gpus if gpu.parts is None] or gpus
+    last = list(dict.fromkeys(map(model, labeled)))[-1]
+    gpu = [each for each in labeled if model(each) == last][-1]
     values = _base(_GPU, count[last], (last,), spec, rule_for(spec, gpu) if gpu.parts is None else None)
     if gpu.parts is not None:
         values[f"{_GPU}.replicas"] = "0"

@@ -16,7 +16,7 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series
         self.registry = CollectorRegistry()
-        self.info = self._gauge("build_info", "1, labelled with the version", "version")
+        self.info = self._gauge("build_info", "1, labeled with the version", "version")
         self.info.labels(__version__).set(1)
         self.devices = self._gauge(
             "devices", "Devices listed to the kubelet, or published by a DRA driver", "resource", "health"
