@@ -70,8 +70,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
     # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
-        known = (name for entry in spec.entries for name in (entry.resource, *naming.names_of(spec, entry)))
-        problems += sharing.unknown_names(spec.sharing, (*named, *known))
+        problems += sharing.unknown_names(spec.sharing, {*named, *_names_elsewhere(spec, entries)})
     listed = {entry.name: entry for entry in entries if entry.listed}
     slots: dict[str, list[Slot]] = defaultdict(list)
     entries_of: dict[str, dict[str, Entry]] = defaultdict(dict)
@@ -123,6 +122,16 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         left_out=frozenset(raw.id for entry in entries for raw in found.get(entry.name, ())) - handed_out,
         claimable=offers,
     )
+
+
+def _names_elsewhere(spec: Spec, entries: Sequence[Entry]) -> Iterator[str]:
+    """The resource names that only other nodes or claims have, where `entries` are those of this node."""
+    listed = {entry.name for entry in entries if entry.listed}
+    for entry in spec.entries:
+        if entry.name not in listed:
+            yield from naming.names_of(spec, entry)
+        elif entry.is_templated:
+            yield entry.resource
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

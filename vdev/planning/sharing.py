@@ -51,7 +51,7 @@ def slots_of(
 
 
 def unknown_names(block: TimeSlicing, known: Collection[str]) -> Iterator[Problem]:
-    """A warning for each name in the sharing section that no entry can have."""
+    """A warning for each name in the sharing section that is not a known resource."""
     for each in block.resources:
         if each.name not in known:
             yield warning(

@@ -333,6 +333,25 @@ def test_sharing_of_an_unknown_resource_is_a_warning_on_every_node(written, vdev
         assert (0, True) == (code, "warning: sharing names 'nvidia.com/gqu', which no entry has" in said)
 
 
+@pytest.mark.parametrize("command", ["validate", "plan"])
+@pytest.mark.parametrize(
+    ("more", "name", "near"),
+    [
+        ("resources: {gpus: [{pattern: '*', name: a100}]}", "nvidia.com/gpu", "nvidia.com/a100"),
+        ("flags: {migStrategy: none}", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu"),
+    ],
+)
+def test_sharing_of_a_name_that_no_device_gets_is_a_warning(command, more, name, near, written, vdev):
+    """Renamed devices do not have the entry's name, and there are no names of partitions without partitions."""
+    file = written(
+        "devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb}}]\n"
+        f"sharing: {{timeSlicing: {{resources: [{{name: {name}, replicas: 2}}]}}}}\n{more}\n"
+    )
+    code, _, said = vdev(command, file)
+    expected = f"warning: sharing names {name!r}, which no entry has; did you mean {near!r}?"
+    assert (0, True) == (code, expected in said)
+
+
 def test_an_interrupt_is_exit_code_130(monkeypatch, good, vdev):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
