@@ -1,6 +1,6 @@
 """Shorter intervals for an agent and a kubelet in a test.
 
-No interval here decides a race that a test checks.
+These intervals must not decide races that a test checks.
 """
 
 from vdev.sim import Timings

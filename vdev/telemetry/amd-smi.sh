@@ -48,8 +48,8 @@ set_process() {
     esac
 }
 
-# Print the text $1 of a device. It is a format of printf, with which vdev has laid out everything but what differs from
-# container to container: the number of the device (twice) and the program.
+# Print the text $1 of a device. It is a format of printf for the values that differ between containers: the number of the
+# device (twice) and the program.
 show() {
     printf "$1" "$Index" "$Index" "$Process"
 }

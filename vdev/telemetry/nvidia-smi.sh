@@ -16,14 +16,14 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# Print the text $1 of a device. It is a format of printf, with which vdev has laid out everything but what differs from
-# container to container: number, number of the MIG device, program, and the end of the program's name.
+# Print the text $1 of a device. It is a format of printf for the values that differ between containers: number, number of
+# the MIG device, program, and the end of the program's name.
 show() {
     printf "$1" "$Index" "$Part" "$Process" "$Short"
 }
 
-# Run $1 for each GPU, $2 for each MIG device, and $3 for each of what programs can use: a MIG device, or a GPU that has
-# none. The data is in variables.
+# Run $1 for each GPU, $2 for each MIG device, and $3 for each device that programs can use: a MIG device, or a GPU without
+# MIG devices. The data is in variables.
 each_gpu() {
     Index=-1
     Last=
@@ -137,7 +137,7 @@ left_out() {
     refuse "This nvidia-smi shows simulated GPUs and has no $1. Available are: the table (no arguments), -L, -q -x, topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv."
 }
 
-# Refuse what a container is not allowed to do: change a device, or list the partitions of others.
+# Refuse operations that a container may not do: change a device, or list the partitions of others.
 denied() {
     look
     say "Unable to do $1 for GPU $bus_id: Insufficient Permissions"
