@@ -77,7 +77,7 @@ _SENSORS = [each.name for each in fields(SensorReading)]
 
 
 def _readings(measured: SensorReading) -> dict[str, float | None]:
-    """The values of all sensors by name."""
+    """Return the values of all sensors by name."""
     return {name: getattr(measured, name) for name in _SENSORS}
 
 
@@ -98,7 +98,7 @@ DRIVER = "580.95.05"  # without the attribute driverVersion
 
 
 def _nvidia_values(it: MeasuredDevice) -> Values:
-    """DCGM has no utilization of a MIG instance in percent. A lost device has only the line of its Xid."""
+    """Return the values for DCGM's metrics: no utilization for MIG instances, and only the Xid for a lost device."""
     own = it.own
     if own.lost:
         return {"xid": own.xid}
