@@ -184,10 +184,10 @@ class _Scan:
             if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
                 return Check(f"is not excluded by {excluded}", info.path, ok=False)
         kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
-        # A runtime takes nodes and directories of nodes as devices, and everything as a mount.
+        # A runtime accepts nodes and directories of nodes as devices, and any path as a mount.
         is_fit = item.type is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
         if info.kind not in kinds or not is_fit:
-            # Not reported: `/dev/input/*` is not meant to match the directory `by-id` in it.
+            # Directories are not reported: `/dev/input/*` is not meant to match its directory `by-id`.
             is_directory = info.kind is NodeKind.DIRECTORY
             if item.type is PathType.DEVICE and not info.is_device and (wanted.is_literal or not is_directory):
                 called = "plain file" if info.kind is NodeKind.FILE else info.kind
@@ -207,7 +207,7 @@ class _Scan:
         matches too much, returns None and reports a problem.
         """
         before = set(self._findings.watch)
-        hint = "write more of the path out, with fewer wildcards"
+        hint = "write a longer path with fewer wildcards"
         try:
             found = [wanted.directory]
             for place, component in enumerate(wanted.below):
@@ -242,7 +242,7 @@ class _Scan:
                 yield path
 
     def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
-        """All directories from here down, this one included; with files, all entries below this one."""
+        """The directory and all directories below it; with files, all entries below it."""
         pending = [directory]
         if not with_files:
             yield directory
@@ -282,7 +282,7 @@ class _Scan:
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """A device for each group that can be named, in the order of the groups.
 
-        It is named after its first required match, or else after its group, so other matches may come and go.
+        It is named after its first required match, or else after its group, so its id does not depend on other matches.
         """
         leading = next((item for item in self._entry.glob if not item.optional), self._entry.glob[0])
         uses: dict[str, int] = {}

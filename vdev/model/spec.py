@@ -95,7 +95,7 @@ def comma_list(value: object) -> list[object]:
 
 
 class Gfd(Section):
-    """Options of GPU feature discovery. They are accepted, but only noTimestamp is used."""
+    """Options of GPU Feature Discovery. All are accepted, but only noTimestamp is used."""
 
     oneshot: Flag | None = None
     """Not used."""
@@ -114,7 +114,7 @@ def _channels_problem(value: list[int]) -> str:
 
 
 class Imex(Section):
-    """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
+    """NVIDIA's IMEX channels; accepted and not used, because virtual devices have none."""
 
     channel_ids: Annotated[list[Whole], Constraint(_channels_problem), Field(alias="channelIDs")] = []
     """Not used: [] or [0]."""
@@ -170,7 +170,7 @@ class Flags(Section):
     """Prefix of the host paths of device nodes. Default: nvidiaDriverRoot."""
     plugin: PluginFlags = PluginFlags()
     gfd: Gfd | None = None
-    """NVIDIA's; accepted and not used."""
+    """Options of GPU Feature Discovery; only noTimestamp is used."""
     gdrcopy_enabled: Flag = False
     """Whether containers with NVIDIA devices get NVIDIA_GDRCOPY=enabled, which asks the runtime for GDRCopy."""
     gds_enabled: Flag = False

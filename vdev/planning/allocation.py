@@ -76,7 +76,7 @@ class DeviceEdits:
     env: Mapping[str, str]
     annotations: Mapping[str, str]
     nodes: tuple[DeviceNode, ...]
-    """Like `mounts`, but empty if containers get only CDI devices."""
+    """Like `mounts`, these are empty if containers get only CDI devices."""
     mounts: tuple[Mount, ...]
 
 
@@ -252,7 +252,7 @@ def _add_lists(
                 path = posixpath.join(root, each.listed)
                 edits.env[variable] = root
                 edits.mounts[path] = Mount("/dev/null", path)
-    if is_nvidia:  # these request more than devices from NVIDIA's runtime, for every strategy
+    if is_nvidia:  # requests to NVIDIA's runtime, with every strategy
         asked = {
             "NVIDIA_GDRCOPY": flags.gdrcopy_enabled,
             "NVIDIA_GDS": flags.gds_enabled,
@@ -318,7 +318,7 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
 
 
 def cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:
-    """The kind and name of each slot's device in the specifications. All replicas of a device have the same."""
+    """The kind and name of each slot's device in the specifications. They are equal for all replicas of a device."""
     for resource in inventory.resources.values():
         if not any_cdi(resource.flags):
             continue

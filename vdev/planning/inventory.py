@@ -23,7 +23,7 @@ from .resources import LIST_LIMIT, Inventory, Resource, list_size
 def _owned(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
-    """The devices of each entry. A host node belongs to the first entry in the file that found it."""
+    """The devices of each entry. A host node belongs to the first entry in the file that finds it."""
     owners: dict[str, RawDevice] = {}  # by host node: the device that owns it
     users: dict[str, RawDevice] = {}  # by host node: the first device that hands it out without owning it
     devices: dict[str, list[RawDevice]] = {entry.name: [] for entry in entries}
@@ -82,7 +82,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
             slots[target].append(slot)
             entries_of[target][entry.name] = entry
 
-    # 4. Offer the same devices to claims; other rules partition them.
+    # 4. Offer the same devices to claims, partitioned by other rules.
     offers = _claimable(problems, spec, entries, devices) if any(each.dra for each in entries) else {}
 
     # 5. Leave out ids, names and lists that the kubelet would refuse.

@@ -21,7 +21,7 @@ def named_devices(
 ) -> Mapping[str, Sequence[tuple[Entry, Device]]]:
     """All devices that the device plugin lists, partitioned, by the name of their resource.
 
-    The entry of a device has the resource that the file gives it, which patterns and profiles may replace.
+    The entry of a device keeps the resource name of the file, even if a pattern or a profile replaces it.
 
     A resource whose devices break the strategy's rules is left out, with an error; other resources are not affected.
     A resource without devices is included, so that devices can be hot-plugged later.
@@ -110,7 +110,7 @@ def listed_partitions(
 def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
     """The partition of a raw device at a placement. In a mode with one partition, it has the id of the device.
 
-    Other ids depend on the device, the profile and the first slice, so that changes of other partitions keep them.
+    Other ids depend on the device, the profile and the first slice, and not on other partitions.
     """
     profile = placement.profile
     own_id = f"{raw.id}-{profile.name.replace('+', '.')}-{placement.start}"

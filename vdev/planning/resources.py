@@ -30,7 +30,7 @@ def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
         works = slot.health.healthy if healthy is None else healthy
         size += _HEAD + _HEAD + len(slot.id) + _HEAD + len("Healthy" if works else "Unhealthy")
         if numa := slot.device.raw.topology:
-            size += _HEAD + sum(_HEAD + (2 if node else 0) for node in numa)  # 0 is the default, which is not sent
+            size += _HEAD + sum(_HEAD + (2 if node else 0) for node in numa)  # protobuf does not send the default, 0
     return size
 
 

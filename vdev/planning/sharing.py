@@ -114,7 +114,7 @@ def _selected(problems: list[Problem], spec: Spec, members: Sequence[Device], ru
 
 MPS_CLIENTS = 48
 _OLD_MPS_CLIENTS = 16
-# The compute capability from which NVIDIA's daemon allows 48 clients, although 7.0 supports them, too.
+# The lowest compute capability with which NVIDIA's daemon allows 48 clients, although 7.0 also supports them.
 _NEWER = (7, 5)
 _CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
