@@ -257,7 +257,7 @@ async def test_with_real_processes(kubelet, directory, kept, shows):
             unready = await ask(process.address)
             assert ("503" in unready, "the last good one is used" in unready) == (True, True)
             code, shown = await command("status", "--run-dir", process.run_dir)
-            assert (1, True) == (code, f"it was kept in {kept()}" in shown)
+            assert (1, True) == (code, f"the last good one, from {kept()}" in shown)
     async with Process(directory, kubelet, SYNTAX) as process:
         await kubelet.wait_until(functools.partial(_told, process, event, 3), what="the log")
         process.edit(GOOD)

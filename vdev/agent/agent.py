@@ -212,9 +212,9 @@ class Agent:
         repeated: dict[str, _Work] = {
             "reconciling": self._reconcile,
             "watching files": self.triggers.watch,
-            "looking at everything regularly": self.triggers.look_again,
+            "looking again at intervals": self.triggers.look_again,
         }
-        lasting = {"following the Node": self.node_api.object.run}
+        lasting = {"watching the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
             commands = {"status": self._status, "top": self.telemetry.top, **self.faults.store.commands}
             lasting["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
@@ -223,16 +223,16 @@ class Agent:
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
         repeated: dict[str, _Work] = {
-            "looking at holders regularly": self.triggers.look_at_holders,
+            "reading holders at intervals": self.triggers.look_at_holders,
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
-            "serving what devices measure": self.telemetry.work,
+            "serving the metrics of devices": self.telemetry.work,
         }
         lasting = {
             "running actions of devices": self.handovers.run,
             "probing devices": self.health.run,
-            "writing what tools show in containers": self.tools.run,
-            "following ResourceSlices": self.dra.follow,
+            "writing data for tools in containers": self.tools.run,
+            "watching ResourceSlices": self.dra.follow,
         }
         return self._tasks(group, repeated, lasting)
 

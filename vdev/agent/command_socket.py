@@ -1,4 +1,4 @@
-"""The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and similar commands.
+"""The agent's unix socket for `vdev status` and similar commands: one JSON request, one JSON answer.
 
 The socket's mode is 0600: a user who may open it may use all commands. Every request gets an answer, and slow clients
 do not block the agent.

@@ -83,7 +83,7 @@ class FaultControl:
         agent = self._agent
         for rule in self.engine.take_one_shots():
             if rule.process is not None:
-                log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
+                log.error("exiting because of a fault rule", rule=rule.name, code=rule.process.exit, injected=True)
                 agent.options.exit(rule.process.exit)
             elif rule.api is not None:
                 await agent.node_api.api.aclose()  # open watches end; the next requests meet the rule

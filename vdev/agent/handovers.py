@@ -98,7 +98,7 @@ class HandoverActions(Applier):
             self._start(self._holdings.releases)  # those of devices that were not found until now
 
     def _set_failure(self, holding: Holding, reason: str) -> None:
-        """Withhold the device while its release fails; `reason` is empty when that is over."""
+        """Withhold the device while its release fails; `reason` is empty once it has succeeded."""
         if holding.failure != reason:
             holding.failure = reason
             self.undeliverable = {

@@ -19,9 +19,9 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLock:
-    """The right to serve a directory: `take` waits for it, `is_ours` checks it, `release` gives it back.
+    """The lock of the plugin directory: `take` waits for it, `is_ours` checks it, `release` ends it.
 
-    If the file system cannot lock the directory, the right is given at once.
+    If the file system cannot lock directories, `take` succeeds at once.
     """
 
     def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
@@ -64,7 +64,7 @@ class NodeLock:
             return True
 
     def release(self) -> None:
-        """Give the right back for good; safe to call twice."""
+        """Unlock the directory permanently; safe to call twice."""
         self._lock.close()
 
     def _take(self) -> tuple[str, bool, float]:

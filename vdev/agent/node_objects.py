@@ -119,7 +119,7 @@ class NodeObject:
         await asyncio.gather(self._informer.run(), self._name_others())
 
     async def _name_others(self) -> None:
-        """If there is no Node of this name, read which ones there are, once, for the message."""
+        """If there is no Node of this name, list the names of all Nodes once, for the message."""
         await self._informer.looked.wait()
         if self.document is not None or not self._informer.is_listed:
             return
@@ -170,7 +170,7 @@ class NodeApi:
 
     @property
     def writers(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """Operations to repeat, in tasks of their own.
+        """Operations to repeat, each in a separate task.
 
         Their names differ from those of the appliers, because an applier succeeds as soon as it has queued a write.
         """

@@ -146,7 +146,7 @@ class Options(BaseModel):
     overrides: Mapping[str, Override] = {}  # the given options that are keys of the file, by their paths there
     intervals: Intervals = PRODUCTION
     clock: Clock = SYSTEM
-    exit: Callable[[int], object] = os._exit  # ends the process as a fault rule says
+    exit: Callable[[int], object] = os._exit  # ends the process because of a fault rule
 
     config_files: Annotated[
         Paths, _files("CONFIG_FILE", "VDEV_CONFIG_FILE", flags=("config-file",), metavar="FILE")

@@ -157,7 +157,7 @@ class Placeholders(HostFiles[str, Placeholder]):
             await self._hang_up([*self._lines])
 
     def release(self) -> None:
-        """Unlock the directory for good, so that another process may use it."""
+        """Unlock the directory permanently, so that another process may use it."""
         self._lock.close()
 
     # --- serial lines, on the event loop ------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def _make_node(path: Path, like: Like) -> None:
     except PermissionError as cause:
         hint = "vdev needs CAP_MKNOD, or a CDI strategy, which needs no device nodes on the host"
         raise HostError(f"cannot make the device node {path}: {cause.strerror}; {hint}") from cause
-    path.chmod(0o666)  # whatever the umask
+    path.chmod(0o666)  # mknod applies the umask
 
 
 def _link(path: Path, target: str) -> None:

@@ -169,7 +169,7 @@ class Reconciler:
             self._agent.metrics.problems.labels(severity).set(counts[severity])
 
     def log_problems(self) -> None:
-        """Log new problems of the configuration and of the plan, without those that have an event of their own."""
+        """Log new problems of the configuration and of the plan, without those that other events already log."""
         found = [*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.store.problems]
         if self._plan:
             found += self._plan.problems

@@ -4,7 +4,7 @@ A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCK
 message cannot be sent, the retrier reports that, and the agent goes on.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
-starts: when all hardware that was listed before is there again, or when the patience ends.
+starts: when all hardware that was listed before is there again, or when `--boot-wait` ends.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _SHOWN = 8  # ids in a line of the log
 class ServiceManager:
     """The service manager that started this process, at a socket: a path, or `@name` for an abstract one.
 
-    `watchdog` is the time in seconds after which it takes the process for dead if no WATCHDOG=1 comes; None: never.
+    `watchdog` is the time in seconds without WATCHDOG=1 after which it treats the process as dead; None: never.
     """
 
     def __init__(self, address: str, *, watchdog: float | None = None) -> None:

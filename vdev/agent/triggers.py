@@ -129,7 +129,7 @@ class Triggers:
         await self._agent.link.check()
         if not await asyncio.to_thread(self._agent.lock.is_ours):
             directory = str(self._agent.options.plugin_dir)
-            log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
+            log.error("the directory was created again and another vdev serves it; stopping", directory=directory)
             self._agent.displace()
 
     async def look_at_holders(self) -> None:

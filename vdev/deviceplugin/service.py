@@ -2,7 +2,7 @@
 
     serve ──► register ──► streaming ──► the stream ended, the socket is gone, the kubelet is new, options changed
       ▲            │                                                       │
-      └── pause ◄──┴── nobody answers, or no stream ──────── close ◄───────┘
+      └── pause ◄──┴── no answer, or no stream ───────────── close ◄───────┘
 
 A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
 end of an old stream closes the new one. So the server is stopped first, which ends the streams.
@@ -202,7 +202,7 @@ class ResourceService:
             is_other_kubelet = self._kubelet.generation != self._generation
             may_register_now = self.state is ServiceState.WAITING and self._faults_changed
             if self._renew or is_other_kubelet or may_register_now or not server.owns_socket():
-                log.info("options, socket, faults or kubelet changed; serving and registering anew", resource=self.name)
+                log.info("options, socket, faults or kubelet changed; registering again", resource=self.name)
                 return
             left = None
             if self.state is ServiceState.REGISTERED and not servicer.streams_opened:
@@ -260,7 +260,7 @@ class ResourceService:
             case ServiceState.WAITING:
                 log.warning("not registered; trying again", resource=self.name, reason=trouble)
             case ServiceState.REFUSED:
-                log.error("refused for good", resource=self.name, reason=trouble)
+                log.error("registration refused", resource=self.name, reason=trouble)
             case ServiceState.STOPPED:
                 log.info("stopped", resource=self.name)
             case ServiceState.SERVING:

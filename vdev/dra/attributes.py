@@ -64,7 +64,7 @@ def typed_attribute(value: bool | int | str | Version) -> Attribute:
 
 
 def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
-    """Kubernetes' standard attributes for the topology of the device, as far as it is known."""
+    """Kubernetes' standard attributes for the known topology of the device."""
     raw = device.raw
     address = raw.attributes.get("pciBusID", "").lower()
     if _PCI_ADDRESS.fullmatch(address):

@@ -267,7 +267,7 @@ class Claims:
             self.trouble = (
                 f"the record {self._places.checkpoint} does not have the claims of {len(unknown)} CDI files in "
                 f"{self._places.cdi_dir}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
-                "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
+                "the claims, and until then vdev cannot detect that a device of theirs is given to another pod"
             )
         for claim in known.values():
             try:

@@ -100,7 +100,7 @@ class DraDriver:
     # --- for the agent: actions ---------------------------------------------------------------------------------------
 
     def update(self, pool: PublishedPool) -> None:
-        """Set the published devices, and tell the kubelet and the status of claims their health."""
+        """Set the published devices, and report their health to the kubelet and in the status of claims."""
         self.claims.pool = pool
         health = {each.name: each.health for each in pool.devices}
         self.servicer.update(health)

@@ -106,7 +106,7 @@ class ResourceSlices(ApiApplier):
         for name in sorted(self._pools.keys() | ours):
             driver = self._drivers[name]
             if name in foreign and name in self._pools:
-                manager = next(iter(owned_by_others(foreign[name], "spec").values()), "somebody")
+                manager = next(iter(owned_by_others(foreign[name], "spec").values()), "another program")
                 if driver.taken_by != manager:
                     log.error("another driver publishes ResourceSlices of this name", driver=name, manager=manager)
                 driver.taken_by, driver.published = manager, 0
@@ -203,7 +203,7 @@ class ResourceSlices(ApiApplier):
             if driver.dropped:
                 gates = " and ".join(sorted({_GATES[field] for field in driver.dropped}))
                 message = f"the API server does not store {', '.join(sorted(driver.dropped))}"
-                found.append(warning(f"dra driver {name}", message, f"turn on the feature gate {gates}, or do without"))
+                found.append(warning(f"dra driver {name}", message, f"enable the feature gate {gates}, or do without"))
         return tuple(found)
 
 

@@ -187,11 +187,11 @@ class Cluster:
         return {key_of(each): each for each in documents}
 
     def pods_of(self, node: str) -> Mapping[str, Pod]:
-        """The pods of the node that ask for extended resources, by uid."""
+        """The pods of the node that request extended resources, by uid."""
         return {each.uid: each for each in self.pods.indexed(node) if each.containers}
 
     def pod_loads(self, node: str) -> Mapping[str, Range]:
-        """The loads that pods of the node ask for, by `namespace/name`."""
+        """The loads that pods of the node request, by `namespace/name`."""
         return {each.key: each.load for each in self.pods.indexed(node) if isinstance(each.load, Range)}
 
     def claim_uses(self, node: str) -> tuple[Use, ...]:

@@ -160,8 +160,8 @@ class Fleet:
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
-        late = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
-        late += [(node, "deciding", "") for node in self._pending if node in self.scope.made]
+        late = [(node, "creating the Node", why) for node, (_, why) in tuple(self._failures.items())]
+        late += [(node, "planning", "") for node in self._pending if node in self.scope.made]
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
@@ -184,9 +184,9 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             self._group = group
             tasks: dict[str, Callable[[], Awaitable[object]]] = {
-                **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
-                "following the configuration": self._follow_files,
-                "telling the progress": self._tell_progress,
+                **{f"watching {each.kind.name}s": each.run for each in self.cluster.informers},
+                "watching the configuration": self._follow_files,
+                "logging the progress": self._tell_progress,
                 "listing nodes": self._begin,
             }
             if (run_dir := self._options.run_dir) is not None:
@@ -244,7 +244,7 @@ class Fleet:
                 pause = await self._plan(name)
             except Exception as failed:  # a bug that affects one node must not stop the others
                 if not isinstance(failed, ApiServerError):
-                    log.exception("a node could not be decided", node=name)
+                    log.exception("a node could not be planned", node=name)
                 attempts = self._failures[name][0] + 1 if name in self._failures else 0
                 self._failures[name] = attempts, str(failed)
                 asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
@@ -387,7 +387,7 @@ def _step(writer: Writer, node: str) -> str:
 
 
 def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
-    """Refuse writes for a node that has a kubelet by now."""
+    """Refuse writes for a node that has got a kubelet."""
     if seen.has_kubelet and call.verb not in _READS:
         return Unreachable(call, "the node has a kubelet by now")
     return None

@@ -64,7 +64,7 @@ class NodeMaker:
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that this fleet created. Raises Conflict if it has changed, e.g. has a kubelet by now."""
+        """Delete a Node that this fleet created. Raises Conflict if it has changed, for example has a kubelet."""
         try:
             await self._api.patch(NODES, seen.name, {"metadata": _version(seen.document or {})})  # only compares
             await self._api.delete(NODES, seen.name)
@@ -144,7 +144,7 @@ def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
     try:
         before = json.loads((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}
-    except (ValueError, TypeError, AttributeError, RecursionError):  # somebody else changed the annotation
+    except (ValueError, TypeError, AttributeError, RecursionError):  # another client changed the annotation
         ours = {_key(each) for each in mine}
     kept = [each for each in present if _key(each) not in ours or each in mine]
     return [*kept, *(each for each in mine if each not in present)]

@@ -42,7 +42,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodContainer:
-    """A container, and how many of each resource it asks for."""
+    """A container with the number of each resource that it requests."""
 
     name: str
     role: Role
@@ -53,8 +53,8 @@ class PodContainer:
 class Pod:
     """The kept fields of a pod. `containers` is empty if it has ended or requests no extended resource.
 
-    `noted` are the devices in its annotation, as far as it asks for them, and `load` is what another annotation asks
-    for. `statuses` are those of its containers in `version`; without any, the version is empty.
+    `noted` are the devices in its annotation that it requests, and `load` is the load in another annotation.
+    `statuses` are those of its containers in `version`; without any, the version is empty.
     """
 
     node: str
@@ -84,7 +84,7 @@ class Assignment:
 
 
 def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | None:
-    """Read a Pod object; None if it has no node, or asks for neither an extended resource nor a load."""
+    """Read a Pod object; None if it has no node, or requests neither an extended resource nor a load."""
     metadata, spec, status = document.get("metadata") or {}, document.get("spec") or {}, document.get("status") or {}
     if not spec.get("nodeName"):
         return None
@@ -163,9 +163,9 @@ def _is_extended(name: str) -> bool:
 
 
 def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
-    """The devices in the annotation, as far as the containers ask for them in these amounts; None if it is invalid.
+    """The devices in the annotation whose number is that of a container's request; None if there are none.
 
-    Everyone who may create pods can write it, so its content is not trusted.
+    Every user who may create pods can write it, so its content is not trusted.
     """
     try:
         parsed = _DEVICES.validate_json(text or "{}")
@@ -181,7 +181,7 @@ def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
 
 
 def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -> bool:
-    """Whether these devices are what the pod asks for, are listed, and are not taken."""
+    """Whether these devices match the pod's requests, are listed, and are not taken."""
     for container in pod.containers:
         of = known.get(container.name) or {}
         for name, number in container.wants.items():

@@ -124,10 +124,10 @@ class FleetView:
     def _behind(self) -> Iterator[dict[str, str]]:
         """The nodes that do not match the file; those that fail come first."""
         for node, why in tuple(self._fleet.maker.refused.items()):
-            yield {"node": node, "what": "making the Node", "why": why}
+            yield {"node": node, "what": "creating the Node", "why": why}
         late = self._fleet.late
         for node, what, why in sorted(late, key=lambda each: (not each[2], each)):
-            yield {"node": node, "what": what, "why": why or "under way"}
+            yield {"node": node, "what": what, "why": why or "in progress"}
 
     def _rate(self) -> float:
         now, total = self._fleet.clock.now(), self._fleet.writes

@@ -102,12 +102,12 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case HTTPStatus.CONFLICT if status.get("reason") == "AlreadyExists":
             return AlreadyExists(f"{call.object} exists already: {message}")
         case HTTPStatus.CONFLICT:
-            return Conflict(f"{call.object} was changed by somebody else: {message}")
+            return Conflict(f"{call.object} was changed by another client: {message}")
         case HTTPStatus.GONE:
             return Expired(f"the API server has forgotten the version of {call.object}: {message}")
     if code == HTTPStatus.TOO_MANY_REQUESTS or (code == HTTPStatus.SERVICE_UNAVAILABLE and after is not None):
         asks = "" if after is None else f" and asks to wait {after:g} s"
-        busy = Throttled(f"the API server has too much to do{asks}: {message}")
+        busy = Throttled(f"the API server has too many requests{asks}: {message}")
         busy.wait = min(after or 0.0, _LONGEST_WAIT)
         return busy
     if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -170,9 +170,9 @@ class Informer(Generic[T]):
         is_other = str(trouble or "") != str(self.trouble or "")
         if is_other and trouble is not None:
             level = logging.INFO if isinstance(trouble, Unconfigured) else logging.WARNING  # many have no account
-            log.log(level, "objects cannot be followed", kind=self.kind.plural, reason=str(trouble))
+            log.log(level, "objects cannot be watched", kind=self.kind.plural, reason=str(trouble))
         elif is_other:
-            log.info("objects can be followed again", kind=self.kind.plural)
+            log.info("objects can be watched again", kind=self.kind.plural)
         self.trouble = trouble
         if not isinstance(trouble, Unreachable | Throttled | Unconfigured):
             self.answered.set()

@@ -36,7 +36,7 @@ class NodeEvents(ApiApplier):
     `written` and `dropped` count occurrences.
     """
 
-    name = "noting events"
+    name = "recording events"
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation] = lambda: NOTHING) -> None:
         super().__init__(access)

@@ -14,7 +14,7 @@ from .conditions import named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The state of the agent that is not in the plan, at one moment."""
+    """A snapshot of the agent's state that is not in the plan."""
 
     applied: int = 0  # how often the configuration was applied
     refused: int = 0  # how often it was refused

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLabels(ApiApplier):
-    name = "noting the node's labels"
+    name = "updating the node's labels"
 
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)

@@ -60,7 +60,7 @@ def maker(entry: Entry) -> str:
 def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
 ) -> Iterator[Hardware]:
-    """The virtual devices, in the order of the file, as far as they have a `maker`."""
+    """The virtual devices that have a `maker`, in the order of the file."""
     listed = frozenset(slot.device.id for each in inventory.resources.values() for slot in each.slots)
     for entry in spec.on_node(node):
         if not (domain := maker(entry)):
@@ -82,7 +82,7 @@ def _parts(spec: Spec, entry: Entry, raw: RawDevice) -> Mapping[str, Profile] | 
     if geometry is None or wanted is None:
         return None
     if geometry.first_mode and spec.flags.mig_strategy is MigStrategy.NONE:
-        wanted = (geometry.first_mode,)  # such hardware has no mode besides its partitions
+        wanted = (geometry.first_mode,)  # such hardware is always in one of its partition modes
     ignored: list[Problem] = []  # partitions that do not fit are a problem of the inventory already
     devices = listed_partitions(ignored, entry, raw, raw.index, wanted)
     return {each.id: geometry.profiles[each.profile] for each in devices}

@@ -33,7 +33,7 @@ def has_kubelet(document: Mapping[str, Any] | None) -> bool:
 class NodeStatus(ApiApplier):
     """Keeps the resources and conditions of the plan. `written` says whether the Node has them."""
 
-    name = "noting the node's status"
+    name = "updating the node's status"
 
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)
