@@ -8,6 +8,7 @@ Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -17,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import ConfigError, UsageError, VdevError
+from ..errors import ConfigError, UsageError, VdevError, reason_of
 from ..model.problem import did_you_mean
 
 COMMANDS = {
@@ -46,6 +47,7 @@ COMMANDS = {
 
 _INTERRUPTED = 130  # 128 + SIGINT, like a shell
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
+_WRITE_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # if stdout cannot be written
 
 EPILOG = """examples:
   vdev init gpu vdev.yaml            write a configuration to start with
@@ -82,10 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
+    except OSError as failed:
+        if failed.errno not in _WRITE_ERRORS or failed.filename is not None:
+            raise
         with contextlib.suppress(OSError):  # Python would otherwise try to flush the output at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        if failed.errno == errno.EPIPE:
+            return _BROKEN_PIPE
+        _complain(f"vdev: the output cannot be written: {reason_of(failed)}")
+        return 1
     return code
 
 

@@ -213,6 +213,12 @@ def test_a_closed_pipe_gives_no_traceback():
     assert (True, "") == (done.returncode in (0, 141), done.stderr)
 
 
+def test_output_to_a_full_disk_is_one_error():
+    command = f"{forkserver.python()} -m vdev schema > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (1, "vdev: the output cannot be written: No space left on device\n") == (done.returncode, done.stderr)
+
+
 CHOSEN = """\
 flags: {migStrategy: mixed}
 devices:
