@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +142,23 @@ def _name(each: _Device) -> str:
     return f"{_selector(each)} {each['profile']}" if each["profile"] else _selector(each)
 
 
+def _reading(text_of: Callable[[_Device], str]) -> Callable[[_Device], str | None]:
+    """A column with a metric. A lost device has no metrics."""
+    return lambda each: None if each["lost"] else text_of(each)
+
+
+def _memory(each: _Device) -> str:
+    used, total = each["memoryUsedMiB"] / 1024, each["memoryTotalMiB"] / 1024
+    return f"{used:.1f}/{total:.1f} GiB" if total else ""
+
+
 _COLUMNS: common.Columns = {
     "DEVICE": _name,
-    "LOAD": lambda each: f"{each['load']:3.0f} %",
-    "": lambda each: ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
-    "MEMORY": lambda each: f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB",
-    "TEMP": lambda each: f"{each['temperature']:.0f} °C",
-    "POWER": lambda each: f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
+    "LOAD": _reading(lambda each: f"{each['load']:3.0f} %"),
+    "": _reading(lambda each: ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·")),
+    "MEMORY": _reading(_memory),
+    "TEMP": _reading(lambda each: f"{each['temperature']:.0f} °C"),
+    "POWER": _reading(lambda each: f"{each['power']:.0f}/{each['powerLimit']:.0f} W"),
     "STATE": lambda each: _trouble(each) or ("busy" if each["load"] else "idle"),
     "HOLDERS": _holders,
 }

@@ -58,6 +58,15 @@ def test_order():
     assert "throttled" in lines[5]
 
 
+def test_a_lost_device_has_no_metrics_and_some_have_no_memory():
+    bare = device(1, memoryTotalMiB=0, memoryUsedMiB=0)
+    lines = shown(device(0, lost=True, xid=79), bare, device(2))
+    assert lines[2].split() == ["DEVICE", "LOAD", "MEMORY", "TEMP", "POWER", "STATE"]
+    assert lines[3].split() == ["a100/0", "-", "-", "-", "-", "-", "LOST,", "Xid", "79"]
+    assert lines[4].split() == ["a100/1", "50", "%", "█████·····", "-", "50", "°C", "200/400", "W", "busy"]
+    assert "1.0/40.0 GiB" in lines[5]
+
+
 def test_the_number_of_rows_is_limited():
     lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
     assert len(lines) == 2 + 1 + 10 + 1
