@@ -235,3 +235,16 @@ async def test_many_healthy_resources_are_shown_briefly(vdev):
     shown = "\n".join(status_lines(status | {"resources": sick}))
     assert "vendor.example.com/device-07: 0/1 allocatable" in shown
     assert 1 == shown.count("hot") == shown.count("e/0")
+
+
+async def test_only_devices_of_drivers_with_a_problem_are_listed(vdev):
+    _, text = await vdev("status", "--output", "json")
+    status = json.loads("\n".join(text))
+    device = {"name": "npu-0", "health": "Healthy", "reason": "", "injected": "", "taints": []}
+    driver = {"name": "npu.example.com", "state": "registered", "devices": 1, "unhealthy": 0, "slices": 1, "claims": []}
+    for devices, heads in (([device], 0), ([device, device | {"name": "npu-1", "health": "Unhealthy"}], 1)):
+        lines = list(status_lines(status | {"resources": [], "dra": [driver | {"deviceList": devices}]}))
+        assert any(line.startswith("DRA driver npu.example.com: registered") for line in lines)
+        assert heads == sum(line.split()[:2] == ["DEVICE", "HEALTH"] for line in lines)
+        assert heads == sum("npu-1" in line for line in lines)
+        assert not any("npu-0" in line for line in lines)

@@ -149,13 +149,13 @@ def table(
 ) -> Iterator[str]:
     """Yield the first `most` items in columns, and the number of the others.
 
-    Columns without values are left out, and control characters are replaced.
+    Columns without values are left out, so a table without items is empty. Control characters are replaced.
     """
     shown = items[:most]
     filled = []
     for head, key in columns.items():
         cells = [_cell(key(each) if callable(key) else each[key]) for each in shown]
-        if {*cells} != {"-"}:
+        if {*cells} - {"-"}:
             filled.append([head, *cells])
     rooms = [max(map(len, column)) for column in filled]
     lines = [
