@@ -203,10 +203,12 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
     for pool in new.plan.pools.values():
         yield from _pool_lines(pool, new.node)
     yield from _node_lines(new)
-    for name, found in new.found.items() if explain else ():
-        if not found.candidates and not found.watch:  # virtual devices
+    for entry in new.plan.observed.spec.on_node(new.node) if explain else ():
+        if entry.virtual is not None:
             continue
-        yield f"\ncandidates of {name}:" + ("" if found.candidates else f" none in {', '.join(sorted(found.watch))}")
+        found = new.found[entry.name]
+        none = "" if found.candidates else f" none in {', '.join(sorted(found.watch))}"
+        yield f"\ncandidates of {entry.name}:{none}"
         for candidate in found.candidates:
             yield f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
 
@@ -242,7 +244,8 @@ def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
     kinds = {(slot.device.raw.entry, slot.device.profile) for slot in resource.slots}
     spec, entries = new.plan.observed.spec, resource.entries
     names = (name_of(spec, entries[entry], profile) for entry, profile in kinds if entry in entries)
-    yield from (f"  named because {why}" for why in sorted({named[1] for named in names if named}))
+    reasons = {why if name == resource.name else f"sharing renames {name}" for name, why in filter(None, names)}
+    yield from (f"  named because {why}" for why in sorted(reasons))
     yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 

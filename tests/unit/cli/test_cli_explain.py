@@ -44,12 +44,20 @@ def test_a_refused_request_has_a_reason(vdev):
 def test_a_plan_without_candidates_says_where_it_looked(vdev, written, tmp_path):
     """Entries with virtual devices have no candidates."""
     entries = (
-        '{name: stick, resource: a.dev/b, usb: {vendor: "10c4"}}, {name: npu, resource: a.dev/c, virtual: {count: 1}}'
+        '{name: stick, resource: a.dev/b, usb: {vendor: "10c4"}}, {name: npu, resource: a.dev/c, virtual: {count: 1}}, '
+        "{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb}}"
     )
     _, out, err = vdev("plan", written(f"devices: [{entries}]"), "--explain", "--host-root", tmp_path)
     assert "candidates of stick: none in /sys/bus/usb/devices\n" in out
-    assert "candidates of npu" not in out
+    assert 1 == out.count("candidates of")
     assert "usb vendor 10c4 matches no device on this node" in err
+
+
+def test_the_name_of_shared_devices_is_given_by_sharing(vdev):
+    _, out, _ = vdev("plan", CONFIGS / "sharing-per-device.yaml")
+    (named,) = (part for part in out.split("\n\n") if part.startswith("nvidia.com/gpu.quarter:"))
+    assert "  named because sharing renames nvidia.com/gpu" == named.splitlines()[1]
+    assert "gives this name" not in named
 
 
 # --- labels of the node ----------------------------------------------------------------------------------------------
