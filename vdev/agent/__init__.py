@@ -1,1 +1,1 @@
-"""The running plugin of one node: the composition root of everything below it."""
+"""The running plugin of one node: creates and connects the parts in the other packages."""

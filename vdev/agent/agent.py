@@ -189,7 +189,7 @@ class Agent:
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.placeholders.close)
 
     async def _work(self) -> None:
-        """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""
+        """Run the tasks, serve the node as soon as no other agent does, and shut down after `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = self._follow(group)
 

@@ -132,7 +132,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
         try:
             path.unlink(missing_ok=True)
         except OSError as cause:
-            return f"cannot remove {path}, which nothing needs any more: {cause.strerror}"
+            return f"cannot remove {path}, which is no longer needed: {cause.strerror}"
         log.info("CDI specification removed", file=str(path))
         del self._texts[name]
         return ""

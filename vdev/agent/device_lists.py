@@ -112,7 +112,7 @@ class DeviceLists:
             await cancel_and_wait([serving])
 
     async def inject(self, rule: FaultRule) -> None:
-        """Close the streams of the rule's resources, or harm their sockets, once."""
+        """Close the streams of the rule's resources once, or delete or replace their sockets."""
         for name, service in list(self.services.items()):
             if not rule.concerns(name):
                 continue

@@ -86,7 +86,7 @@ class FaultControl:
                 log.error("exiting because of a fault rule", rule=rule.name, code=rule.process.exit, injected=True)
                 agent.options.exit(rule.process.exit)
             elif rule.api is not None:
-                await agent.node_api.api.aclose()  # open watches end; the next requests meet the rule
+                await agent.node_api.api.aclose()  # open watches end, and the rule applies to the next requests
             elif rule.slices is not None:
                 agent.dra.slices.wipe(rule.concerns)
             elif rule.event is not None:
@@ -97,7 +97,7 @@ class FaultControl:
             for service in agent.lists.services.values():
                 service.recheck_faults()
             agent.dra.recheck_faults()
-            agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
+            agent.holders.ask()  # a rule may have started or stopped hiding PodResources
             agent.retrier.retry_now()  # the API server may answer again
 
     # --- status -------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ _ERROR = 3  # the level of the driver's messages
 
 
 class _Occurrence(NamedTuple):
-    """An Xid of a whole device now."""
+    """An active Xid of a whole device."""
 
     raw: str  # the device's id
     number: int

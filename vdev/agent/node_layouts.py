@@ -62,7 +62,7 @@ class NodeLayouts:
         self._take(after)
 
     async def _follow(self) -> None:
-        """Follow the Node from now on, and wait a moment for the first look."""
+        """Watch the Node from now on, and wait briefly for its first state."""
         self._follows = True
         self._view.subscribe(self._agent.pending.add)
         with contextlib.suppress(TimeoutError, ApiServerError):

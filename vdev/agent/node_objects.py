@@ -71,7 +71,7 @@ class NodeObject:
 
     @property
     def document(self) -> Document | None:
-        """The Node as it was seen last; None if there is none, or reading it is forbidden."""
+        """The last known Node; None if there is none, or reading it is forbidden."""
         return None if isinstance(self._informer.trouble, Denied) else self._informer.get(self._node)
 
     @property
@@ -93,12 +93,12 @@ class NodeObject:
         return metadata_of(self.document).get("labels") or {}
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and call `on_change` at each change."""
+        """Watch the Node from now on, and call `on_change` at each change."""
         self._users.append(on_change)
         self._wanted.set()
 
     async def read(self) -> None:
-        """Get it once, without following it."""
+        """Get the Node once, without watching it."""
         await self._informer.read(self._node)
 
     def note(self, document: Document) -> None:
@@ -106,7 +106,7 @@ class NodeObject:
         self._informer.wrote(document)
 
     async def seen(self) -> Document:
-        """Return the Node as it was seen last; waits for the first look. Raises ApiServerError if it is unknown."""
+        """Return the last known Node; waits for the first attempt. Raises ApiServerError if it is unknown."""
         self._wanted.set()
         await self._informer.looked.wait()
         if (document := self.document) is not None:
@@ -114,7 +114,7 @@ class NodeObject:
         raise self.trouble or Unconfigured(NO_SERVER)
 
     async def run(self) -> None:
-        """Follow the Node as soon as something needs it."""
+        """Watch the Node as soon as something needs it."""
         await self._wanted.wait()
         await asyncio.gather(self._informer.run(), self._name_others())
 
@@ -125,13 +125,13 @@ class NodeObject:
             return
         try:
             nodes, _ = await self._api.list(NODES, keep=lambda node: str(metadata_of(node).get("name")))
-        except ApiServerError:  # such as a missing permission: the message goes without
+        except ApiServerError:  # such as a missing permission: the message omits the names
             return
         self._others = sorted(nodes)
         self._report()
 
     async def _poll(self, denied: Denied) -> None:
-        """Read it regularly, until that is forbidden as well, or it is time to try the watch again."""
+        """Read the Node at intervals, until that is forbidden as well, or it is time to try the watch again."""
         log.info("the node cannot be watched; it is read regularly", reason=str(denied))
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:

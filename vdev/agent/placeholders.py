@@ -88,7 +88,7 @@ class Placeholders(HostFiles[str, Placeholder]):
         self.directory = directory
         self._host = host
         self._lock = DirectoryLock(directory)
-        self._standing: Mapping[str, Placeholder] = {}  # what is wanted, and what is kept of this process
+        self._standing: Mapping[str, Placeholder] = {}  # the wanted ones, and kept ones of this process
         self._lines: dict[str, Line] = {}
 
     def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:

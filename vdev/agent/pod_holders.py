@@ -38,7 +38,7 @@ class PodHolders:
         self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
         self.asked = asyncio.Event()  # set when the kubelet is to be asked
         self._will_ask = False  # `ask` is scheduled, after the pause for admissions
-        self._asking = asyncio.Lock()  # answers are taken in the order of the questions
+        self._asking = asyncio.Lock()  # answers are used in the order of the requests
         self._logged: tuple[bool | None, str] = (None, "")
 
     @property
@@ -48,7 +48,7 @@ class PodHolders:
 
     @property
     def readable(self) -> bool:
-        """Whether the kubelet answered the last question."""
+        """Whether the kubelet answered the last request."""
         return self.known.answers_since is not None
 
     @property

@@ -88,7 +88,9 @@ class Reconciler:
         """
         self._agent.health.update(self.scan.targets(self.base.left_out))
         if self._agent.faults.engine.runs:
-            await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
+            await asyncio.to_thread(
+                self._agent.faults.engine.meet, self.base
+            )  # slow: it selects the devices of all rules
         self._agent.faults.engine.look(self.base)
         if self._agent.layouts.progresses or any(entry.choice for entry in self.spec.entries):
             await self._retrier.run(_REPARTITIONING, self._agent.layouts.advance)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MICROSECONDS = 1_000_000
-_SIGNS = 3  # messages in the time after which the watchdog takes the process for dead
+_SIGNS = 3  # messages in each timeout of the watchdog
 _SHOWN = 8  # ids in a line of the log
 
 

@@ -182,7 +182,7 @@ class StateFile(Applier):
                     await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
             found = await self._read() or self._state
         except HostError as wrong:
-            what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
+            what = "the devices of pods are known only from the kubelet and device ids; the next list replaces it"
             self._warn("record not used", f"the record of what was listed is not used: {wrong}", what)
             found = self._state
         inventory = await asyncio.to_thread(found.inventory, boot)

@@ -2,7 +2,7 @@
 
 files ─► adopt ─┐
 Node changed ───┼─► node is due ─► sync: make the Node, plan, apply ─► writers
-time ───────────┘   (a task each, that tries again)     (a task each, that tries again)
+time ───────────┘   (a task per node, with retries)     (a task per writer, with retries)
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Fleet:
         self._syncing: set[str] = set()
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
-        self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
+        self._came: dict[str, float] = {}  # when each node appeared; for those at the start, the epoch
         self.cluster = Cluster(api, on_node=self._wake, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node

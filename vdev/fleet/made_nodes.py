@@ -39,7 +39,7 @@ class NodeMaker:
             seen.note(await self._api.create(NODES, wanted.document(), manager=MAKER))
             log.debug("node made", node=wanted.name)
         elif made_by(seen.metadata) != self._fleet:
-            self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is left alone"
+            self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is not changed"
             return
         if change := _change(seen.document or {}, wanted):
             seen.note(await self._api.patch(NODES, wanted.name, change, manager=MAKER))

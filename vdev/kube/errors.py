@@ -82,7 +82,7 @@ class Invalid(ApiServerError):
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
-    """Return the error for an HTTP status, or 0 for no answer, a Status object, and the seconds of Retry-After."""
+    """Return the error for an HTTP status (0: no answer), a Status object, and the seconds of Retry-After."""
     message = str(status.get("message") or "no reason given")
     details = status.get("details") or {}
     match code:

@@ -39,7 +39,7 @@ class TargetNode(Protocol):
         """Return the last known Node; waits for the first attempt. Raises ApiServerError if there is none."""
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and call this after each change."""
+        """Watch the Node from now on, and call this after each change."""
 
     def note(self, document: Mapping[str, Any]) -> None:
         """Set the object that the server returned for a write."""

@@ -1,8 +1,7 @@
 """Writes Events about the Node: lost and repaired devices, partitions, configuration, registrations, fault rules.
 
-Events with the same reason and message are one Event with a count.
-`kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes 1.36,
-pkg/kubelet and kubectl).
+Events with the same reason and message are one Event with a count. `kubectl describe node` finds Events by the Node's
+real uid, in the namespace `default` (source: Kubernetes 1.36, pkg/kubelet and kubectl).
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The devices that labels are about, and the labels of AMD, Intel and GKE. `nvidia_labels` has those of NVIDIA."""
+"""The devices that labels describe, and the labels of AMD, Intel and GKE. `nvidia_labels` has those of NVIDIA."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -89,7 +89,7 @@ async def owned_fields(api: Api, node: str = "") -> tuple[OwnedFields, ...]:
 
 
 async def clean(api: Api, fields: OwnedFields) -> None:
-    """Remove the fields, by applies without any. Raises ApiServerError."""
+    """Remove the fields by applying documents without them. Raises ApiServerError."""
     if fields.labels:
         await api.apply(NODES, fields.node, {})
     if fields.resources or fields.conditions:
