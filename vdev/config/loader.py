@@ -72,7 +72,7 @@ class Document:
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
-        """Return the part of `path` that is in the files, without the index 0 of a single item in place of a list."""
+        """Return the part of `path` that is in the files, without index 0 if the file has an item instead of a list."""
         return self.split(path)[0]
 
     def split(self, path: KeyPath) -> tuple[KeyPath, KeyPath]:
@@ -246,7 +246,7 @@ def _joined(documents: Sequence[Document]) -> Document:
     root: dict[str, Tree] = {}
     keys: dict[KeyPath, Place] = {}
     values: dict[KeyPath, Place] = {}
-    for document in reversed(documents):  # the first of several has precedence
+    for document in reversed(documents):  # the first document takes precedence
         root = {**document.root, **root}
         keys |= document.keys
         values |= document.values
@@ -257,7 +257,7 @@ def _joined(documents: Sequence[Document]) -> Document:
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:
-    """Replace values of the document by overrides, whose place is their source."""
+    """Replace values of the document by overrides. Their place in messages is their source, such as a flag."""
     root, values = document.root, dict(document.values)
     for path, override in overrides.items():
         value = override.value
@@ -321,7 +321,7 @@ _CUT = "the file ends too early; was it written completely?"
 def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Mark | None, str]:
     """Return the place of the mistake, and a hint or the empty string.
 
-    The parser notices in a later line that something is not closed; the place is where it was opened.
+    The parser notices only in a later line that something is not closed; the returned place is that of its opening.
     """
     begun, noticed, context = error.context_mark, error.problem_mark, str(error.context)
     if begun is None or noticed is None or begun.line == noticed.line or begun.line >= len(lines):

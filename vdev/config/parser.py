@@ -276,7 +276,7 @@ _MOST = 1e21  # from here on, JSON has an exponent, which Go reads as a fraction
 
 
 def is_for_nvidia(keys: Collection[str]) -> bool:
-    """Whether a file with these top-level keys is for NVIDIA's plugin. If not, a key is or resembles a vdev section."""
+    """Whether a file with these top-level keys is for NVIDIA's plugin. Unknown keys must not resemble those of vdev."""
     meant = {spelled((), key) for key in keys}
     unknown = meant - SECTIONS
     if not unknown:

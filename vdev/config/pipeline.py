@@ -75,10 +75,10 @@ def load(
 ) -> Loaded:
     """Load and check files, given by path or with their text, and join them by their top-level sections.
 
-    `overrides` maps paths such as `flags.migStrategy` to values that take precedence over the files. `texts` are those
-    of an earlier reading, so that no file is read. With `partial`, items of `devices`, `sharing.*.resources` and
-    `resources.*` with errors are left out and reported, and the others are served. Raises ConfigError with every
-    problem found.
+    `overrides` maps paths such as `flags.migStrategy` to values that take precedence over the files. `texts` has the
+    presets and layouts of an earlier load, which are not read again. With `partial`, items of `devices`,
+    `sharing.*.resources` and `resources.*` with errors are left out and reported, and the others are served. Raises
+    ConfigError with every problem found.
     """
     document = read([each if isinstance(each, FileText) else Path(each) for each in sources])
     files = texts or FileTexts(preset_dirs=tuple(preset_dirs))

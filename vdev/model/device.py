@@ -107,7 +107,7 @@ class RawDevice:
     health: Health = HEALTHY  # from discovery, for example if a required part is missing; probes refine it
     numa_hidden: bool = False  # from the kubelet
     # Host nodes by kind and numbers, except nodes that serve many devices. `owns` are nodes of the device itself.
-    # `uses` are other nodes that a container gets with it and that may belong to another device.
+    # `uses` are other nodes that a container gets with it. Several devices may use a node that no device owns.
     owns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     refused: str = ""  # why no container may get the device (see `planning.refusal`); it is then unhealthy

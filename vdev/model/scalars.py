@@ -224,7 +224,7 @@ HostPort = Annotated[AsWritten, AfterValidator(_host_port)]
 
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _MAX_DIGITS = 18
-MAX_COUNT = 200_000  # devices with the shortest ids in the kubelet's largest list, 4 MiB
+MAX_COUNT = 200_000  # devices with the shortest ids that fit in 4 MiB, the kubelet's limit for a list
 _LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -271,7 +271,7 @@ def _number(value: object) -> Any:
         number = float(str(value))
     except ValueError:
         number = -1.0
-    if isinstance(value, bool) or not 0 <= number < _MOST_NUMBER:  # also no infinity
+    if isinstance(value, bool) or not 0 <= number < _MOST_NUMBER:  # also refuses infinity
         refuse(f"expected a number of at least 0, got {described(value)}")
     return number
 

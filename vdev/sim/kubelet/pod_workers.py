@@ -180,7 +180,7 @@ class PodWorkers:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _end(self, pod: PodRecord) -> bool:
-        """Unprepare and release the claims of an ended pod. A Terminating pod is then deleted. Returns False if not."""
+        """Unprepare and release an ended pod's claims. A Terminating pod is then deleted. Returns False on failure."""
         if not pod.claim_names and not pod.terminating:
             return True
         try:

@@ -143,7 +143,7 @@ class ObjectName(_Form):
 
 
 class Step(_Form):
-    """A step with exactly one of these keys. The node executes it in the method of that name."""
+    """A step with exactly one of these keys. Most steps are the node's method of that name."""
 
     expect: Expect = Expect()
     remember: None = None
