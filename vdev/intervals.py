@@ -26,7 +26,7 @@ class Intervals:
     look_at_claims_lock: float = 0.02  # while another instance of the DRA driver works on claims
     look_for_directory: float = 0.5  # while the kubelet's directory does not exist
 
-    write_tools: float = 2.0  # between updates of the data for the makers' tools in containers
+    write_tools: float = 2.0  # between updates of the data for the vendors' tools in containers
 
     repeat_health: float = (
         10.0  # of a DRA driver's devices; the kubelet reports Unknown after three times this interval

@@ -204,7 +204,7 @@ def _test(value: object) -> AttributeTest:
 def meets(test: AttributeTest, value: str | None) -> bool:
     """Whether a value meets a condition. None is a missing attribute; only `notIn` and `exists: false` match it.
 
-    sysfs has PCI ids as `0x10de` and USB ids as `046d`. A pattern matches with and without the prefix, in any case.
+    sysfs has PCI ids as `0x10de` and USB ids as `046d`. A pattern matches with or without the prefix, and ignores case.
     """
     if test.operator == "exists":
         return (value is not None) == bool(test.operand)

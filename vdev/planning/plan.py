@@ -242,7 +242,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         labels, warnings = node_labels(observed.spec, observed.node, found, devices, observed.machine)
         problems += warnings
 
-    # 9. A layout is pending until the kubelet has answered, or until the Node has its label.
+    # 9. Plan again soon if a layout is pending, because it waits for the kubelet's answer or for a label of the Node.
     is_pending = any(each.state is RepartitionState.PENDING for each in observed.layouts.values())
     layouts_at = observed.now + intervals.repartition_recheck if is_pending else None
 
