@@ -22,7 +22,8 @@ from ..errors import UsageError
 from ..hostfs.root import HostRoot, boot_id
 from ..intervals import PRODUCTION, Intervals
 from ..model.problem import Override
-from ..model.scalars import HostPort
+from ..model.scalars import Duration, HostPort
+from ..model.section import Plain
 from ..model.virtual import NODE_DIRECTORY
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ def _paths(given: str | Sequence[str | Path]) -> list[str]:
     if not all(items):
         raise ValueError("an empty path")
     return items
+
+
+def _unquoted(given: str | float) -> str | float:
+    """Convert the text of a number to the type that it has in the file without quotes."""
+    return Plain(given) if isinstance(given, str) and re.fullmatch("[-0-9.]+", given) else given
 
 
 def _host(name: str) -> str:
@@ -185,10 +191,11 @@ class Options(BaseModel):
     """directory for the state over a restart: what was advertised, and the last good configuration"""
     no_state: Annotated[Boolean, _node("VDEV_NO_STATE")] = False
     """keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start"""
-    boot_wait: Annotated[float, Field(ge=0, allow_inf_nan=False), _node("VDEV_BOOT_WAIT", metavar="SECONDS")] = (
+    boot_wait: Annotated[Duration, BeforeValidator(_unquoted), _node("VDEV_BOOT_WAIT", metavar="DURATION")] = (
         PRODUCTION.boot
     )
-    """as a systemd service: how long the kubelet's start waits for devices that were there in the last run"""
+    """as a systemd service: how long the kubelet's start waits for devices that were there in the last run; a number of
+    seconds, or such as 1m30s"""
 
     kubelet_dir: Annotated[Path, _kubelet("VDEV_KUBELET_DIR", metavar="DIR")] = Path("/var/lib/kubelet")
     """the kubelet's root directory, with device-plugins/ and pod-resources/"""

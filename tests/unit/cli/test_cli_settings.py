@@ -97,8 +97,17 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
         (["--no-state=yes"], {}, "flag --no-state: 'yes' is not a boolean; expected true or false"),
         ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "flags.plugin.deviceListStrategy: the string 'cdi'"),
         (["--log-level=loud"], {}, "flag --log-level: 'loud'"),
-        (["--boot-wait=soon"], {}, "flag --boot-wait: 'soon': Input should be a valid number"),
-        ([], {"VDEV_BOOT_WAIT": "-1"}, "env VDEV_BOOT_WAIT: '-1': Input should be greater than or equal to 0"),
+        (
+            ["--boot-wait=soon"],
+            {},
+            "flag --boot-wait: expected a duration, got the string 'soon'; such as 200ms, 5s, 1m30s",
+        ),
+        (
+            [],
+            {"VDEV_BOOT_WAIT": "-1"},
+            "env VDEV_BOOT_WAIT: expected a duration, got the number -1; such as 200ms, 5s, 1m30s",
+        ),
+        (["--boot-wait=inf"], {}, "flag --boot-wait: expected a duration"),
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
         (["--http-address=ü..b:8080"], {}, "flag --http-address: 'ü..b:8080' is not an address"),
@@ -109,6 +118,11 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
             with pytest.raises((UsageError, ConfigError)) as caught:
                 config.load_text("version: v1", overrides=chosen(*arguments, **environ).overrides)
             assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30", 30), ("0", 0), ("1.5", 1.5), ("30s", 30), ("1m30s", 90)])
+def test_a_wait_is_a_number_of_seconds_or_a_duration(text: str, seconds: float) -> None:
+    assert seconds == chosen(f"--boot-wait={text}").boot_wait == chosen(VDEV_BOOT_WAIT=text).boot_wait
 
 
 def test_a_boolean_takes_only_true_and_false() -> None:
@@ -123,7 +137,8 @@ def test_all_errors_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         chosen("--log-level=loud", VDEV_BOOT_WAIT="soon")
     assert [
-        "env VDEV_BOOT_WAIT: 'soon': Input should be a valid number, unable to parse string as a number",
+        "env VDEV_BOOT_WAIT: expected a duration, got the string 'soon'; "
+        "such as 200ms, 5s, 1m30s, or a number of seconds",
         "flag --log-level: 'loud': Input should be 'debug', 'info', 'warning' or 'error'",
     ] == str(caught.value).splitlines()
 
