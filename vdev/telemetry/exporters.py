@@ -1,4 +1,4 @@
-"""The metrics of devices as their makers' exporters write them, in Prometheus' text format 0.0.4.
+"""The metrics of devices as their vendors' exporters write them, in Prometheus' text format 0.0.4.
 
 The tables are CSV files in this directory. Each line is a metric: name, type, help, value, scale, decimals, and labels
 in addition to those of the device. The value is a sensor (a field of `SensorReading`), or another name that the
@@ -42,7 +42,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """The exporter of one maker."""
+    """The exporter of one vendor."""
 
     metrics: Sequence[Metric]
     values: Callable[[MeasuredDevice], Values]
@@ -247,7 +247,7 @@ def serial_number(raw: str) -> str:
 _AMD = Exporter(_table("amd.csv"), _amd_values, _amd_labels, sorts_labels=True)
 
 
-# --- other makers -----------------------------------------------------------------------------------------------------
+# --- other vendors ----------------------------------------------------------------------------------------------------
 
 
 def _other_values(it: MeasuredDevice) -> Values:

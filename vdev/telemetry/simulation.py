@@ -149,9 +149,9 @@ class DeviceInfo:
     physics: PhysicsModel
     resource: str = ""
     maker: SmiTool | None = None
-    number: int = 0  # of the whole device, among the maker's devices on the node
-    first: int = 0  # the number of preceding devices of the maker, counting each partition
-    count: int = 1  # of the maker's devices on the node
+    number: int = 0  # of the whole device, among the vendor's devices on the node
+    first: int = 0  # the number of preceding devices of the vendor, counting each partition
+    count: int = 1  # of the vendor's devices on the node
     peers: Mapping[str, int] = field(default_factory=dict)  # the number of links to other devices, by their ids
     geometry: Geometry | None = None  # how the whole device can be partitioned
     health: Health = HEALTHY
