@@ -166,7 +166,7 @@ def node_name_problem(name: str) -> str:
 def condition_type_problem(name: str) -> str:
     """Return why vdev cannot write a condition of this type."""
     if name in KUBELET_CONDITIONS:
-        return f"the condition {name} belongs to the kubelet, which would write over it"
+        return f"the condition {name} belongs to the kubelet, which would overwrite it"
     if len(name) > _MAX_TYPE:
         return f"{name[:20]!r}… has {len(name)} characters; at most {_MAX_TYPE} are allowed"
     return qualified_name_problem(name, "type of a condition")
@@ -174,8 +174,8 @@ def condition_type_problem(name: str) -> str:
 
 def condition_reason_problem(reason: str) -> str:
     if not _REASON.fullmatch(reason):
-        rule = "letters, digits, '_', ',' and ':', with a letter first and none of ',' and ':' last"
-        return f"{reason!r} is not a valid reason: it is one word of {rule}, such as GpuLost"
+        rule = "one word of letters, digits, '_', ',' and ':' that begins with a letter and does not end in ',' or ':'"
+        return f"{reason!r} is not a valid reason; expected {rule}, such as GpuLost"
     return ""
 
 
