@@ -14,12 +14,15 @@ class VdevError(Exception):
 
 
 class ConfigError(VdevError):
-    """The configuration is wrong. `problems` (`model.problem.Problem`) are all that were found, each with a line."""
+    """The configuration is wrong. `problems` (`model.problem.Problem`) are all that were found, each with a line.
+
+    `named` are the presets and layouts that the configuration names; some problems may be in these files.
+    """
 
     exit_code = 2
 
-    def __init__(self, problems: tuple[Any, ...]) -> None:
-        self.problems = problems
+    def __init__(self, problems: tuple[Any, ...], *, named: tuple[str, ...] = ()) -> None:
+        self.problems, self.named = problems, named
         super().__init__("\n".join(str(problem) for problem in problems))
 
 

@@ -233,7 +233,7 @@ class Reconciler:
             kept = await self._agent.state.kept_config()
             loaded = await self._agent.config.read_again(kept.texts) if kept else None
         except ConfigError as as_well:
-            raise ConfigError((*bad.problems, *as_well.problems)) from None
+            raise ConfigError((*bad.problems, *as_well.problems), named=bad.named) from None
         if kept is None or loaded is None:
             raise bad
         self.scanner.forget(Scan(), EMPTY)  # the indices of the refused configuration

@@ -153,6 +153,7 @@ class ProblemReport:
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
+    in_files: list[tuple[KeyPath, Problem]] = field(default_factory=list)  # errors of files, with the item that uses it
     path: KeyPath = ()
 
     def at(self, *steps: str | int) -> "ProblemReport":
@@ -192,10 +193,12 @@ class ProblemReport:
         self._at_key(below, message, hint, Severity.WARNING)
 
     def errors_in_file(self, below: Below, bad: ConfigError) -> None:
-        """Add the errors of a file that a value names. Their messages have the places in that file."""
+        """Add the errors of a file that a value names, at their places in that file. Others are errors of the value."""
         for problem in bad.problems:
-            where = f"{problem.where}: " if problem.where else ""
-            self.error(below, f"{where}{problem.message}", problem.hint)
+            if problem.where:
+                self.in_files.append((scope_of(self._full(below)), problem))
+            else:
+                self.error(below, problem.message, problem.hint)
 
     def exactly_one(self, values: Mapping[str, object], none: str) -> str:
         """Return the only key whose value is neither None nor False.
@@ -224,7 +227,8 @@ class ProblemReport:
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(scope_of(each.path) for each in self.problems if each.is_error)
+        own = frozenset(scope_of(each.path) for each in self.problems if each.is_error)
+        return own | {scope for scope, _ in self.in_files}
 
     def _full(self, below: Below) -> KeyPath:
         return (*self.path, *(below if isinstance(below, tuple) else (below,)))

@@ -31,7 +31,7 @@ from ..model.geometry import (
     resource_suffix,
 )
 from ..model.problem import listed
-from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, not_empty
+from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, matching, not_empty
 from ..model.section import Section, described, refuse
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
@@ -39,6 +39,7 @@ from .loader import FileText, FileTexts, read_text
 from .messages import ProblemReport, checked
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
+_SHOWN = 3  # layouts that a warning names
 
 
 # --- how devices can be partitioned -----------------------------------------------------------------------------------
@@ -172,6 +173,7 @@ def chosen_layouts(
         except ConfigError as bad:
             report.errors_in_file("file", bad)
             return choice
+        _warn_of_misfits(layouts, file, report.at("file"))
     if wrong := names.key_problem(choice.state_label):
         report.error("fromLabel", f"there is no label for the state of the layout: {wrong}", "use a shorter label")
     name = choice.default
@@ -180,6 +182,15 @@ def chosen_layouts(
     elif name and (refusal := layouts[name].refusal):
         report.error("default", f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
     return choice.among(layouts)
+
+
+def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, report: ProblemReport) -> None:
+    """Warn once about all layouts that do not fit, because a file for many models has dozens of them."""
+    misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
+    if misfits:
+        more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+        message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
+        report.warning((), f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
 
 
 # --- files of layouts -------------------------------------------------------------------------------------------------
@@ -240,6 +251,16 @@ def _devices(value: object) -> object:
     return refuse(f"expected all, or a list of indices, got {described(value)}")
 
 
+_WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
+_MigProfile = Annotated[
+    Text,
+    matching(
+        rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?",
+        "a profile as NVIDIA names them, such as 1g.5gb or 1g.10gb+me",
+    ),
+]
+
+
 class GpuConfig(Section):
     """The configuration of some GPUs of a node."""
 
@@ -249,7 +270,7 @@ class GpuConfig(Section):
     """Which GPUs: all (kept as None), or a list of indices."""
     mig_enabled: Flag
     """Whether MIG is on."""
-    mig_devices: dict[Text, PartCount] | None = None
+    mig_devices: dict[_MigProfile, PartCount] | None = None
     """Profiles, and how many of each."""
     device_filter: Annotated[list[Text], OneOrMany()] = []
     """PCI device ids of the models that get it, such as 0x20B010DE."""

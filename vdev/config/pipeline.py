@@ -100,10 +100,12 @@ def load(
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
-    problems = in_order(report.problems, [each.file for each in document.texts])
+    named = tuple(each.file for each in (*files.presets.values(), *files.layouts.values()))
+    in_files = (problem for _, problem in report.in_files)
+    problems = in_order((*report.problems, *in_files), (*(each.file for each in document.texts), *named))
     broken = report.broken()
     if broken and not (partial and all(stands_alone(scope) for scope in broken)):
-        raise ConfigError(problems)
+        raise ConfigError(problems, named=named)
     served = spec.only(lambda item: item.where.path not in broken) if broken else spec
     return Loaded(
         served.model_copy(update={"faults": spec.faults.model_copy(update={"rules": rules})}),
@@ -142,7 +144,7 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report.of(rule))
-    if rules and not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
+    if rules and all(scope[:1] == ("faults",) for scope in report.broken()):
         check_rules(rules, spec, report)
     return rules
 

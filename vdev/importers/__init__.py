@@ -56,9 +56,14 @@ def recognized(text: str, name: str = "<text>") -> str:
 
 
 def explained(bad: ConfigError) -> tuple[Problem, ...]:
-    """Return the problems, with one for each file of another plugin, because vdev's own ones would be misleading."""
+    """Return the problems, with one for each file of another plugin, because vdev's own ones would be misleading.
+
+    Files of layouts are not such files, although mig-parted has them too.
+    """
     foreign: dict[str, Problem] = {}
     for file in dict.fromkeys(each.place.file for each in bad.problems if each.place):
+        if file in bad.named:
+            continue
         with contextlib.suppress(ConfigError):
             if form := recognized(config.text_of(Path(file)), file):
                 message = f"this is a configuration of {form}; `vdev import {file}` converts it"

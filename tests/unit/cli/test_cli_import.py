@@ -82,6 +82,18 @@ def test_run_names_the_plugin_of_a_file(file: Path, tmp_path: Path) -> None:
     assert (2, said) == (done.returncode, done.stderr)
 
 
+def test_a_file_of_layouts_is_not_of_another_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """mig-parted's file has another use in a configuration than in an import."""
+    layouts, own = tmp_path / "l.yaml", tmp_path / "own.yaml"
+    layouts.write_text("version: v1\nmig-configs:\n  a: [{devices: some, mig-enabled: false}]\n")
+    partitions = "{fromLabel: a.b/c, file: l.yaml}"
+    device = f"{{name: a, resource: a.b/c, virtual: {{preset: a30}}, partitions: {partitions}}}"
+    own.write_text(f"flags: {{migStrategy: mixed}}\ndevices: [{device}]\n")
+    assert 2 == main(["validate", str(own)])
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"{layouts}:3:17: mig-configs.a[0].devices: expected all, or a list" in said
+
+
 def test_the_errors_of_other_files_are_reported_too(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

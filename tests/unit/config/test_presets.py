@@ -6,6 +6,7 @@ from pathlib import Path as FilePath
 import pytest
 
 import vdev
+from vdev import config
 from vdev.config.loader import FileTexts, read_text
 from vdev.config.presets import Preset, load_preset, preset_names
 from vdev.errors import ConfigError
@@ -381,6 +382,16 @@ def test_all_errors_at_once(own):
     with pytest.raises(ConfigError) as refused:
         load_preset("a", FileTexts(preset_dirs=own(a="memory: x\ncount: y")))
     assert 2 == len(refused.value.problems)
+
+
+def test_errors_of_a_preset_are_reported_once(own):
+    """They are at their places in its file, after those of the configuration."""
+    dirs = own(a="memory: x\ncount: y")
+    entries = "".join(f"  - {{name: {each}, resource: a.b/{each}, virtual: {{preset: a}}}}\n" for each in "xy")
+    with pytest.raises(ConfigError) as refused:
+        config.load_text(f"devices:\n{entries}shraing: {{}}\n", "f", preset_dirs=dirs)
+    places = [str(each.place) for each in refused.value.problems]
+    assert ["f:4:1", f"{dirs[0]}/a.yaml:1:9", f"{dirs[0]}/a.yaml:2:8"] == places
 
 
 @pytest.mark.parametrize("name", ["zzz", "../presets/t4", ""])
