@@ -98,3 +98,53 @@ async def test_a_list_of_several_pages(odd_server):
     api = await odd_server(say)
     assert (["n1", "n2"], "7") == await api.list(NODES, keep=lambda each: each["metadata"]["name"])
     assert b"continue=two" in heads[1]
+
+
+# --- watches ----------------------------------------------------------------------------------------------------------
+
+
+async def watched(api):
+    """The names of the objects that a watch delivers until it fails."""
+    names = []
+    with contextlib.suppress(Unreachable):
+        async with asyncio.timeout(10), contextlib.aclosing(api.watch(NODES, version="1")) as events:
+            async for _event, document in events:
+                names.append(document["metadata"]["name"])
+    return names
+
+
+async def test_a_watch_without_an_answer(odd_server):
+    """It has the deadline of other requests."""
+
+    async def say(_writer, _head):
+        await asyncio.Event().wait()
+
+    api = await odd_server(say, api_answer=0.1)
+    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+        async with asyncio.timeout(10), contextlib.aclosing(api.watch(NODES, version="1")) as events:
+            await anext(events)
+
+
+async def test_a_server_that_ends_each_watch_at_once(odd_server):
+    """It is asked again after a pause."""
+    heads = []
+
+    async def say(writer, head):
+        heads.append(head)
+        await says(b"")(writer, head)
+
+    api = await odd_server(say, api_pause_first=0.2)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1), contextlib.aclosing(api.watch(NODES, version="1")) as events:
+            await anext(events)
+    assert 2 <= len(heads) <= 6
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+async def test_ends_of_lines_in_a_watch(odd_server, end):
+    """JSON allows these characters in strings."""
+    document = {"kind": "Node", "metadata": {"name": f"a{end}b", "resourceVersion": "2"}}
+    body = json.dumps({"type": "ADDED", "object": document}, ensure_ascii=False).encode() + b"\n"
+    error = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 500}}).encode() + b"\n"
+    api = await odd_server(says(body + error))
+    assert [f"a{end}b"] == await watched(api)

@@ -16,7 +16,6 @@ from .errors import ApiCall
 from .objects import MANAGER, NODES, Object, ObjectKind
 
 _PAGE = 500  # objects in one page of a list, the page size of client-go
-_PAGES = 10  # a list may take this many times as long as another request
 
 T = TypeVar("T")
 Document: TypeAlias = dict[str, Any]
@@ -80,7 +79,7 @@ class Api:
             pages = client.list(of, namespace=namespace, fields=fields, chunk_size=size)
             return [keep(each) async for each in pages], pages.resourceVersion
 
-        return await self._ask(ApiCall(verb="list", kind=kind), send, answers=_PAGES)
+        return await self._ask(ApiCall(verb="list", kind=kind), send)
 
     async def watch(
         self, kind: ObjectKind, *, version: str, fields: Mapping[str, str] | None = None
@@ -159,9 +158,9 @@ class Api:
         call = ApiCall(verb="delete", kind=kind, name=name)
         await self._ask(call, lambda client, of: client.delete(of, name))
 
-    async def _ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]], *, answers: int = 1) -> T:
+    async def _ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]]) -> T:
         self._raise_fault(call)
-        return await self.connection.ask(call, send, answers=answers)
+        return await self.connection.ask(call, send)
 
     def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:

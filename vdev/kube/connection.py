@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ..aio.clock import Timing
 from ..api_server import NO_SERVER, ApiServerAddress
@@ -17,6 +18,7 @@ from .errors import ApiCall, Unconfigured, Unreachable, error_of
 from .objects import ObjectKind
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")  # hosts for which Go ignores the proxies in the environment
+_READ = 60.0  # seconds without a byte of a response, after which it is given up; not for watches
 _AT_ONCE = 16  # requests in flight, not counting watches
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ class Connection:
             if self._is_outdated:
                 await self.aclose()
             if self._client is None:
-                self._client = await asyncio.to_thread(_client, self._server)
+                self._client = await asyncio.to_thread(_client, self._server, self._timing)
         call.who, call.where = self._server.who, self._client.config.cluster.server
         return self._client
 
@@ -53,11 +55,11 @@ class Connection:
         if client is not None:
             await client.close()
 
-    async def ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]], *, answers: int = 1) -> T:
+    async def ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]]) -> T:
         """Send a request by the library's client, which is given to `send` with its class for the objects."""
         client = await self.client(call)
         self.writes += call.verb not in ("get", "list")
-        within = answers * self._timing.intervals.api_answer
+        within = None if call.verb == "list" else self._timing.intervals.api_answer  # a list may have many pages
         try:
             async with self._slots, self._timing.clock.timeout(within):
                 answer = await send(client, resource(call.kind).Status if call.subresource else resource(call.kind))
@@ -102,11 +104,14 @@ def resource(kind: ObjectKind) -> Any:
     return create(kind.group, kind.version, kind.name, kind.plural)
 
 
-def _client(server: ApiServerAddress) -> Any:
+def _client(server: ApiServerAddress, timing: Timing) -> Any:
     """Return a client with the credentials that the files have now, without connecting. Raises Unconfigured."""
     import httpx2 as httpx
     import lightkube
+    from lightkube.config.client_adapter import verify_cluster
     from lightkube.config.models import Cluster, User
+
+    from .transport import Transport
 
     try:
         if server.kubeconfig is None:
@@ -118,9 +123,12 @@ def _client(server: ApiServerAddress) -> Any:
         user = config.user or User()
         if user.token_file:
             user.token_file = str(config.abs_file(user.token_file))
-        is_proxied = urlsplit(config.cluster.server).hostname not in _LOOPBACK
-        no_timeout = httpx.Timeout(None)  # `Connection` enforces the deadlines with the injected clock
-        return lightkube.AsyncClient(config._replace(user=user), timeout=no_timeout, trust_env=is_proxied)
+        url = urlsplit(config.cluster.server)
+        is_direct = url.hostname in _LOOPBACK or proxy_bypass(url.hostname or "")
+        proxy = None if is_direct else getproxies().get(url.scheme)
+        transport = Transport(verify_cluster(config.cluster, user, config.abs_file), proxy, timing)
+        timeout = httpx.Timeout(None, read=_READ)
+        return lightkube.AsyncClient(config._replace(user=user), timeout=timeout, transport=transport)
     except Exception as wrong:  # the library raises many types for an invalid file
         is_plain = isinstance(wrong, lightkube.ConfigError | OSError)
         why = reason_of(wrong) if is_plain else f"it is not a kubeconfig file ({type(wrong).__name__}: {wrong})"
