@@ -57,6 +57,9 @@ class Intervals:
     pod_resources_answer: float = 5.0  # to answer PodResources
     first_reading: float = 1.0  # to answer PodResources before the first list
     first_stream: float = 15.0  # to open a stream after it accepted a registration
+    look_for_stream: float = (
+        0.1  # between checks for the stream of a removed resource, which needs it for its empty list
+    )
     end_of_stream: float = 0.2  # to notice that a stream ended, before another registration
     empty_list: float = 1.0  # to read the empty list of a removed resource
     steady: float = 10.0  # for which a stream must be open before the back-off is reset

@@ -144,6 +144,19 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
     assert [] == kubelet.errors
 
 
+async def test_a_resource_that_is_removed_while_its_stream_is_closed_drains(kubelet, start_agent, shows):
+    """The kubelet keeps the ids of the last list, so the empty list is sent on its next stream."""
+    agent = await start_agent(TWO, end_of_stream=1.0, retire_handover=2.0)
+    service = agent.agent.lists.services[OTHER]
+    service.servicer.close_streams()
+    agent.edit(TWO.replace("example.com/other", "example.com/new"))
+    await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the end of the resource")
+    assert service.servicer.streams == 0, "the kubelet has opened a stream before the resource went"
+    await shows(OTHER, 0, 0)
+    await kubelet.wait_until(lambda: not kubelet.listed().get(OTHER), what="the empty list")
+    assert [] == kubelet.errors
+
+
 BAD_EDITS = [
     "",
     "version: v2\n",

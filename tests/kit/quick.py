@@ -25,4 +25,5 @@ INTERVALS = {
     "name_holder": 0.1,
     "retry_step_first": 0.1,
     "look_for_directory": 0.05,
+    "look_for_stream": 0.02,
 }

@@ -156,11 +156,17 @@ class ResourceService:
     async def retire(self) -> None:
         """Send an empty list, so that the resource's capacity becomes 0; to be called before the end.
 
-        Without an open stream, the kubelet keeps the ids of the last list for five minutes.
+        A kubelet keeps the ids of the last list for five minutes after the stream has ended. If it has no stream open
+        at this moment, the empty list is sent on the one that it opens after the next registration.
         """
-        self.update(replace(self.servicer.resource, slots=()), b"")
-        if self.servicer.streams:
-            await self._clock.sleep(self._intervals.empty_list)
+        self.update(replace(self.servicer.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
+        generation, deadline = self._kubelet.generation, self._clock.now() + self._intervals.first_stream
+        while not self.servicer.streams:
+            has_list = self.registrations and self._kubelet.generation == generation
+            if not has_list or self.state is ServiceState.STOPPED or self._clock.now() >= deadline:
+                return
+            await self._clock.sleep(self._intervals.look_for_stream)
+        await self._clock.sleep(self._intervals.empty_list)
 
     async def _serve(self) -> SocketServer:
         path = self._kubelet.new_socket_path(self.name)
