@@ -90,11 +90,32 @@ Progresses = Mapping[str, Progress]
 def advance(
     before: Progresses, spec: Spec, node: str, seen: RepartitionView
 ) -> tuple[dict[str, Progress], Inventory | None]:
-    """Return the next state of each label that the node's entries use, and the inventory if that changes."""
+    """Return the next state of each label that the node's entries use, and the inventory if that changes.
+
+    Layouts that cause errors fail. This is checked for all labels together, because labels that change at the same time
+    may only fit together.
+    """
     groups = grouped((entry.choice.label, entry) for entry in spec.on_node(node) if entry.choice)
     after = {label: _advanced(label, group, before, spec, node, seen) for label, group in groups.items()}
-    cut = in_force(spec, after)
-    return after, None if cut == in_force(spec, before) else arrange(cut, node, seen.found)
+    # A pending layout is checked before other programs stop pods for it.
+    pending = {label: each for label, each in after.items() if each.state is RepartitionState.PENDING and each.asked}
+    wanted = {label: replace(each, parts=_target(groups[label], each)) for label, each in pending.items()}
+    old, inventory = in_force(spec, before), None
+    for progresses in (after | wanted, after):
+        new = in_force(spec, progresses)
+        inventory = None if new == old else arrange(new, node, seen.found)
+        if inventory is None:
+            continue
+        if errors_added := set(errors(inventory.problems)).difference(arrange(old, node, seen.found).problems):
+            why = min(each.message for each in errors_added)
+            pairs = zip(old.entries, new.entries, strict=True)
+            changed = {entry.choice.label for was, entry in pairs if entry.choice and entry != was}
+            for label in changed & after.keys():
+                parts = before[label].parts if label in before else {}
+                failed = replace(after[label], state=RepartitionState.FAILED, sentence=why)
+                after[label] = replace(failed, parts=parts, awaited=frozenset())
+            return after, None
+    return after, inventory
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
@@ -167,21 +188,15 @@ def _advanced(
         entry.name: {index: entry.partitions.get(index) for index in hardware[entry.name]} | known[entry.name]
         for entry in entries
     }
-    target = {
-        entry.name: {**current[entry.name], **(layout.parts if layout else {})}
-        for entry, layout in zip(entries, asked, strict=True)
-    }
     now = Progress(label=label, value=value, asked=asked, parts=current)
     if wrong := _misfit(entries, value, asked):
         return replace(now, state=RepartitionState.FAILED, sentence=wrong)
 
     # 3. Find the devices that change. New devices are left out, because no pod can hold them.
-    success = replace(now, state=RepartitionState.SUCCESS, parts=target)
-    if target == current:
+    success = replace(now, state=RepartitionState.SUCCESS, parts=_target(entries, now))
+    if success.parts == current:
         return success
     old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (now, success))
-    if errors_added := set(errors(new.problems)).difference(old.problems):
-        return replace(now, state=RepartitionState.FAILED, sentence=min(each.message for each in errors_added))
     old_devices, new_devices = _devices_of(old), _devices_of(new)
     changed = {
         raw: f"device {index} of {entry.name}"
@@ -286,6 +301,14 @@ def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
     if value is not None:
         return choice.layouts.get(value)
     return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(_indices(entry)))
+
+
+def _target(entries: Sequence[Entry], progress: Progress) -> PartsOfEntries:
+    """The partitions that come into force if the requested layout succeeds."""
+    return {
+        entry.name: {**progress.parts[entry.name], **(layout.parts if layout else {})}
+        for entry, layout in zip(entries, progress.asked or (), strict=True)
+    }
 
 
 def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | None = None) -> dict[int, Parts]:

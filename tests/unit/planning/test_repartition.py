@@ -264,6 +264,33 @@ def test_entries_with_one_label_change_together():
     assert {0: ("2g.10gb",)} == cut.entries[0].partitions
 
 
+@pytest.mark.parametrize(("other", "state"), [("all-1g.5gb", "success"), ("all-2g.10gb", "failed"), ("", "failed")])
+def test_labels_of_one_resource_with_mig_strategy_single(other, state):
+    """Layouts that fit only together come into force together, and others fail together."""
+    build = Build()
+    layouts = generated(Build.geometry, 1)
+    entries = [
+        build.entry(name, count=1, choice=made_choice(label, "", layouts))
+        for name, label in (("a", "x.dev/one"), ("b", "x.dev/two"))
+    ]
+    spec = made_spec(*entries, flags=Flags(migStrategy=MigStrategy.SINGLE))
+    found = {entry.name: build.raws(entry) for entry in entries}
+    progresses, _ = repartition.advance({}, spec, "n", RepartitionView(labels={}, found=found))
+    values = {"x.dev/one": "all-1g.5gb", **({"x.dev/two": other} if other else {})}
+    wanted = {f"{label}.state": state for label in values}
+    labels = values
+    for _ in range(2):  # first pending
+        seen = RepartitionView(labels=labels, found=found, listed=build.inventory(*entries, found=found))
+        progresses, inventory = repartition.advance(progresses, spec, "n", seen)
+        labels = {**values, **repartition.state_labels(progresses, entries)}
+    assert wanted == {label: word for label, word in labels.items() if label not in values}
+    assert (state == "success") == (inventory is not None)
+    assert progresses["x.dev/two"].value == (other or None)
+    cut, first = repartition.chosen(spec, "n", values)
+    assert wanted == repartition.state_labels(first, entries)
+    assert (cut != spec) == (state == "success")
+
+
 class HeldIsNeverRemoved(RuleBasedStateMachine):
     """Labels, pods, writes, restarts and time, in any order."""
 
