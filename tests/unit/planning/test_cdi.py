@@ -92,9 +92,24 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert nvidias["devices"][1:] == left[nvidias["kind"]]["devices"]
 
 
-@pytest.mark.parametrize("common", [{}, [], {"env": ["A=1"]}, {"env": [1]}, {"mounts": []}])
+def test_variables_for_all_devices_are_moved_to_each_device():
+    """Earlier versions wrote them, and pods may still hold these devices after an upgrade."""
+    whole = cdi.document(
+        "v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"}), cdi.CdiDevice("b", nodes=(DeviceNode("/b", "/b"),))]
+    )
+    earlier = whole | {"containerEdits": {"env": ["B=2"]}}
+    assert cdi.is_document(earlier)
+    now = cdi.current_form(earlier)
+    assert [["A=1", "B=2"], ["B=2"]] == [device["containerEdits"]["env"] for device in now["devices"]]
+    assert whole.keys() == now.keys()
+    assert whole == cdi.current_form(whole)
+
+
+@pytest.mark.parametrize(
+    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
+)
 def test_other_edits_for_all_devices_are_not_ours(common):
-    """A file of vdev has edits of single devices only."""
+    """A file of vdev has variables for all devices, or nothing."""
     whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
     assert cdi.is_document(whole)
     assert not cdi.is_document(whole | {"containerEdits": common})
