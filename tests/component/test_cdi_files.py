@@ -1,8 +1,10 @@
 """The lifecycle of CDI specification files: when they are written, kept for pods, and removed."""
 
+import asyncio
 import contextlib
 import errno
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,24 @@ async def test_devices_in_a_file_of_an_earlier_version_stay_resolvable(kubelet, 
     assert "A=1" in held["containerEdits"]["env"]
     await kubelet.delete_pod("one")
     await becomes(kubelet, agent, {"npu": ["acme-0"]})
+
+
+async def test_a_file_that_is_deleted_again_and_again(kubelet, start_agent):
+    """It is written again with pauses, and its devices are Unhealthy meanwhile."""
+    pause = 0.5
+    agent = await start_agent(NPU % (CRI, 1), retry_host_files=pause)
+    await agent.serves(1, kubelet)
+    begin = time.monotonic()
+    while time.monotonic() < begin + 5 * pause:
+        (agent.cdi_dir / FILE).unlink(missing_ok=True)
+        await asyncio.sleep(0.002)
+    repairs = [each for each in agent.logs if "by something else" in each["event"]]
+    assert 2 <= len(repairs) <= 1 + (time.monotonic() - begin) / pause
+    assert "keeps deleting or changing" in agent.agent.cdi.trouble
+    assert 0 == kubelet.node().allocatable["acme.dev/npu"]
+    await kubelet.wait_until(lambda: kubelet.node().allocatable["acme.dev/npu"] == 1)
+    assert {"npu": ["acme-0"]} == names(agent)
+    assert "" == agent.agent.cdi.trouble
 
 
 async def test_no_second_file_defines_the_same_device(start_agent):

@@ -1,7 +1,7 @@
 """vdev's CDI specifications on disk: `vdev-*.json`, each written, repaired and removed separately.
 
 A file that cannot be written does not affect the others. A file that something else deletes or changes is written again
-at once.
+at once, but not again before a pause.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..hostfs import read_plain
-from ..hostfs.files import is_unfinished, write_if_changed
+from ..hostfs import read_plain, write_atomic
+from ..hostfs.files import is_unfinished
 from ..planning import allocation, cdi
 from ..planning.plan import DesiredState
 from .host_files import HostFiles
@@ -39,6 +39,7 @@ class CdiFiles(HostFiles[_Name, _Device]):
         self.directory = directory
         self._documents: list[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
         self._texts: dict[str, bytes] = {}  # the text that was read or written last, by file name
+        self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
     @property
     def trouble(self) -> str:
@@ -115,15 +116,21 @@ class CdiFiles(HostFiles[_Name, _Device]):
     def _write(self, name: str, text: bytes) -> str:
         """Write the file unless it has this text; return why it could not be written, or the empty string."""
         path = self.directory / name
+        if _content(path) == text:
+            self._texts[name] = text
+            return ""
+        if self._texts.get(name) == text:
+            now = self._clock.now()
+            if now < self._repair_at.get(name, now):
+                return f"something else keeps deleting or changing {path}; it is written again after a pause"
+            self._repair_at[name] = now + self._intervals.retry_host_files
+            log.warning("CDI specification deleted or changed by something else", file=str(path))
         try:
-            is_replaced = write_if_changed(path, text)
+            write_atomic(path, text)
         except HostError as failed:
             return str(failed)
-        if is_replaced and self._texts.get(name) == text:
-            log.warning("CDI specification deleted or changed by something else; written again", file=str(path))
-        elif is_replaced:
-            log.info("CDI specification written", file=str(path))
         self._texts[name] = text
+        log.info("CDI specification written", file=str(path))
         return ""
 
     def _remove(self, name: str) -> str:
