@@ -18,6 +18,7 @@ class Intervals:
     look_at_files: float = 2.0  # each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
+    look_at_command_socket: float = 30.0
     look_at_label: float = 30.0  # labels of the Node, without the permission to watch it
     watch_again: float = 600.0  # until the next attempt to watch the Node
     look_at_lock: float = (
