@@ -223,6 +223,14 @@ def test_the_type_is_never_left_out():
     assert "id" in next(iter(devices(of_its_own).values()))["attributes"]
 
 
+def test_a_long_attribute_of_a_device_is_cut_with_a_warning():
+    made = pool({"virtual": {"count": 2, "attributes": {"serial": "x" * 65}}})
+    assert ["x" * 64] * 2 == [plain(each)["serial"] for each in devices(made).values()]
+    (problem,) = made.problems
+    assert problem.message.startswith("the attribute serial of e0 is cut off in its ResourceSlices: ")
+    assert not problem.is_error
+
+
 # --- shares ----------------------------------------------------------------------------------------------------------
 
 
