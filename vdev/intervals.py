@@ -53,7 +53,7 @@ class Intervals:
     # Time that the kubelet gets.
     kubelet_grace: float = 10.0  # to load its pods after its start; until then PodResources may omit some
     admission: float = 0.5  # to admit a pod after Allocate, before PodResources can list it
-    name_holder: float = 1.0  # before the next PodResources call for a pod that is not listed yet
+    name_holder: float = 1.0  # before the next PodResources call for a pod that is not listed yet; doubles each time
     unnamed_allocate: float = 5.0  # to list the pod of an Allocate call; after that, the pod counts as rejected
     pod_resources_answer: float = 5.0  # to answer PodResources
     first_reading: float = 1.0  # to answer PodResources before the first list

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from tests.kit.pod_lister import pod_lister
 from vdev.agent import status
 from vdev.cli.status import lines as status_lines
 from vdev.sim import Phase
@@ -56,8 +57,7 @@ def start(start_agent, account, api_server, kubelet):
     """Start an agent, and wait until its drivers are registered and its slices are published."""
 
     async def start(text=None, **options):
-        options |= {"api_server": account, "fault_injection": True, "look_at_holders": 0.5}
-        agent = await start_agent(text or config(), wait=False, **options)
+        agent = await start_agent(text or config(), api_server=account, wait=False, fault_injection=True, **options)
         await until_published(agent, api_server)
         return agent
 
@@ -273,6 +273,23 @@ async def test_a_claim_mounts_the_vendor_tool(kubelet, start, partitions, wanted
     await kubelet.wait_until(
         lambda: idle not in Path(data.host_path, "nvidia").read_text().splitlines(), what="the load of the claim"
     )
+
+
+async def test_pods_of_new_claims_are_looked_up_again(kubelet, start, directory):
+    """The kubelet may admit a pod, and name it in PodResources, some time after its claim was prepared."""
+    socket, other = directory / "link.sock", directory / "other.sock"
+    async with pod_lister(directory / "pods.sock") as lister:
+        socket.symlink_to(lister.socket)
+        agent = await start(pod_resources_socket=socket, look_at_holders=3600.0)
+        await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
+        await runs(kubelet, pod("train", claims=["whole"]))
+        asked = lister.asked
+        await kubelet.wait_until(lambda: lister.asked > asked, what="the first question")
+        other.symlink_to(kubelet.pod_resources_socket)
+        other.replace(socket)
+        await kubelet.wait_until(lambda: agent.agent.holders.known.claims, what="the pod's name")
+        (use,) = agent.agent.holders.known.claims
+        assert ("default/train", "whole") == (use.pod, use.claim.removeprefix("default/"))
 
 
 async def test_metrics_name_the_claims(kubelet, start):

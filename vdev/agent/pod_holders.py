@@ -96,6 +96,11 @@ class PodHolders:
         self._will_ask = False
         self.asked.set()
 
+    def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
+        """The devices without a known pod that were allocated, or that claims have (`claimed`, by driver)."""
+        of_claims = {(driver, device) for driver, devices in claimed.items() for device in devices}
+        return self.known.awaited | of_claims.difference((use.driver, use.device) for use in self.known.claims)
+
     async def refresh(self) -> None:
         """Ask the kubelet, and pass the answer on to the actions of devices."""
         async with self._asking:

@@ -6,6 +6,7 @@ an endless loop (see `Retrier.run_forever`).
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Collection, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import structlog
 from ..aio.clock import Clock
 from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
+from ..model.device import Key
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -60,6 +62,8 @@ class Triggers:
         self._agent = agent
         self._intervals, self._clock = agent.options.timing
         self._watcher: Watcher  # from `begin` on
+        self._unnamed: frozenset[Key] = frozenset()  # devices without a pod in the last answer
+        self._name_again = math.inf  # seconds until the next request because of that
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -135,14 +139,17 @@ class Triggers:
     async def look_at_holders(self) -> None:
         """Ask which pods hold devices if that may have changed, and regularly.
 
-        It asks sooner while an allocated device has no pod in the answer.
+        It asks sooner while a device that was allocated or claimed has no pod in the answer.
         """
         holders, intervals = self._agent.holders, self._intervals
         pace = intervals.look_at_holders if self._agent.handovers.is_idle else intervals.look_at_holders_for_actions
-        if holders.readable and holders.known.awaited:
-            pace = intervals.name_holder
-        await self._clock.wait(holders.asked, pace)
+        await self._clock.wait(holders.asked, min(pace, self._name_again))
         await self._clock.sleep(self._agent.retrier.pause(ASKING_HOLDERS))
         holders.asked.clear()
         await self._agent.read_holders()
+        before, self._unnamed = self._unnamed, holders.unnamed(self._agent.dra.claimed)
+        if before != self._unnamed:
+            self._name_again = intervals.name_holder if self._unnamed else math.inf
+        else:
+            self._name_again *= 2
         self._agent.pending.add()
