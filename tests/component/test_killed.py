@@ -108,6 +108,7 @@ class Story:
                 self.points = self.fuse.passed
                 await self.kill()
                 self.check(listed=False)  # the kubelet notices the ends of the streams one after the other
+                await self.wait(lambda: not any(self.kubelet.listed().values()), "the ends of the streams")
                 await self.start("last")
                 await self.use_up(lambda: self.shows(self.node))
                 await self.wait(self.all_started, "the pods whose PreStartContainer failed to start")
