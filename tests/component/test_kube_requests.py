@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import contextlib
+import gc
 import json
 import ssl
 import subprocess
@@ -178,6 +180,20 @@ async def test_a_server_that_is_down(api_server, api):
     await api_server.down()
     with pytest.raises(Unreachable, match="does not answer"):
         await api.get(NODES, "worker-1")
+
+
+async def test_closing_while_a_request_begins(api_server, api, node):
+    """The request fails, or is answered, and no connection stays open."""
+    for turns in range(12):
+        await api.connect()
+        task = asyncio.create_task(api.get(NODES, "worker-1"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await api.aclose()
+        with contextlib.suppress(Unreachable):
+            await task
+        await api.aclose()
+    gc.collect()  # an open connection is then an error of this test
 
 
 async def test_a_server_that_hangs(api_server, start_api):

@@ -19,6 +19,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._http = httpx.AsyncHTTPTransport(verify=verify, proxy=proxy)
         self._intervals, self._clock = timing
         self._opened: dict[tuple[str, str], float] = {}  # by path and field selector of a watch
+        self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         params = request.url.params
@@ -32,11 +33,16 @@ class Transport(httpx.AsyncBaseTransport):
                 response = await self._http.handle_async_request(request)
         except TimeoutError as late:
             raise httpx.ReadTimeout(f"no answer within {self._intervals.api_answer:g} s") from late
+        if self._is_closed:  # the library has then not closed a connection that was still being opened
+            await response.aclose()
+            await self._http.aclose()
+            raise httpx.ReadError("the connection was closed")
         if "watch" in params:
             response.stream = _Escaped(response.stream)
         return response
 
     async def aclose(self) -> None:
+        self._is_closed = True
         await self._http.aclose()
 
 
