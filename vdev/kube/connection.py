@@ -19,7 +19,7 @@ from .objects import ObjectKind
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")  # hosts for which Go ignores the proxies in the environment
 _READ = 60.0  # seconds without a byte of a response, after which it is given up; not for watches
-_AT_ONCE = 16  # requests in flight, not counting watches
+_AT_ONCE = 8  # requests in flight, not counting watches
 
 T = TypeVar("T")
 

@@ -22,6 +22,16 @@ class Transport(httpx.AsyncBaseTransport):
         self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        is_read = request.method == "GET"
+        response = await (self._read(request) if is_read else self._http.handle_async_request(request))
+        if self._is_closed:  # the library has then not closed a connection that was still being opened
+            await response.aclose()
+            await self._http.aclose()
+            raise httpx.ReadError("the connection was closed")
+        return response
+
+    async def _read(self, request: httpx.Request) -> httpx.Response:
+        """Send a request of which `Connection` does not know when the answer begins: a watch, or a page of a list."""
         params = request.url.params
         if "watch" in params:
             watch = request.url.path, params.get("fieldSelector", "")
@@ -33,10 +43,6 @@ class Transport(httpx.AsyncBaseTransport):
                 response = await self._http.handle_async_request(request)
         except TimeoutError as late:
             raise httpx.ReadTimeout(f"no answer within {self._intervals.api_answer:g} s") from late
-        if self._is_closed:  # the library has then not closed a connection that was still being opened
-            await response.aclose()
-            await self._http.aclose()
-            raise httpx.ReadError("the connection was closed")
         if "watch" in params:
             response.stream = _Escaped(response.stream)
         return response

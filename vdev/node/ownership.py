@@ -8,7 +8,7 @@ list by its key fields.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..kube.api import Api
 from ..kube.objects import MANAGER, NODES, metadata_of
@@ -21,8 +21,9 @@ def owned(
 
     With `by_apply` False, this includes keys that it owns by writes other than an apply.
     """
-    mine = (each for each in _fields(document, path) if each.is_of(manager, subresource, by_apply=by_apply))
-    return frozenset(each.key for each in mine)
+    entries = metadata_of(document).get("managedFields") or ()
+    mine = (entry for entry in entries if _is_of(entry, manager, subresource, by_apply=by_apply))
+    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
 
 
 def owned_by_others(
@@ -32,33 +33,29 @@ def owned_by_others(
 
     A manager that owns only fields of a list item, as a kubelet does in its conditions, does not own the item.
     """
-    others = (each for each in _fields(document, path) if not each.is_of(manager, subresource, by_apply=True))
-    return {each.key: str(each.entry.get("manager")) for each in others if each.is_whole}
+    entries = metadata_of(document).get("managedFields") or ()
+    others = (entry for entry in entries if not _is_of(entry, manager, subresource, by_apply=True))
+    return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
 
 
-class _Field(NamedTuple):
-    key: str
-    is_whole: bool
-    entry: Mapping[str, Any]  # of managedFields
-
-    def is_of(self, manager: str, subresource: str, *, by_apply: bool) -> bool:
-        entry = self.entry
-        is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
-        return is_its and (not by_apply or entry.get("operation") == "Apply")
+def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
+    """Whether an entry lists fields that this manager wrote; with `by_apply`, only those of an apply."""
+    is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
+    return is_its and (not by_apply or entry.get("operation") == "Apply")
 
 
-def _fields(document: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[_Field]:
-    for entry in metadata_of(document).get("managedFields") or ():
-        fields = entry.get("fieldsV1") or {}
-        for step in path:
-            fields = fields.get(f"f:{step}") or {}
-        for field, below in fields.items():
-            kind, _, key = field.partition(":")
-            if kind == "f":
-                yield _Field(key, True, entry)
-            elif kind == "k":
-                for value in json.loads(key).values():
-                    yield _Field(str(value), "." in below, entry)
+def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """The keys below the path in an entry, and whether the entry owns each one as a whole."""
+    fields = entry.get("fieldsV1") or {}
+    for step in path:
+        fields = fields.get(f"f:{step}") or {}
+    for field, below in fields.items():
+        kind, _, key = field.partition(":")
+        if kind == "f":
+            yield key, True
+        elif kind == "k":
+            for value in json.loads(key).values():
+                yield str(value), "." in below
 
 
 # --- the fields of a Node ---------------------------------------------------------------------------------------------

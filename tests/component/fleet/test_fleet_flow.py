@@ -85,7 +85,7 @@ async def test_the_controller_ends_at_once_while_requests_hang(start, api_server
     """It sends no further requests."""
     hanging = api_server.fail(verb="create", hang=True)
     fleet = await start(of(40), clock=clock)
-    await until(lambda: 16 == hanging.hits)
+    await until(lambda: 8 == hanging.hits)
     async with asyncio.timeout(5):
         await fleet.stop()
-    assert 16 == hanging.hits
+    assert 8 == hanging.hits
