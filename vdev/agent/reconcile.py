@@ -24,7 +24,7 @@ from ..hostfs.root import machine_type
 from ..model.device import Health
 from ..model.problem import Problem, Severity, errors
 from ..model.spec import Spec
-from ..node.maker_labels import Machine
+from ..node.vendor_labels import Machine
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import in_force

@@ -20,7 +20,7 @@ from ..model.device import device_document, problem_document
 from ..model.problem import Problem, counted, did_you_mean, errors, notice, warning
 from ..model.quantity import written
 from ..model.spec import Spec
-from ..node.maker_labels import Machine
+from ..node.vendor_labels import Machine
 from ..planning import repartition
 from ..planning.inventory import arrange
 from ..planning.naming import name_of

@@ -223,7 +223,7 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
         environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
     _check_templates(entry, report)
-    if entry.smi and entry.maker is None:
+    if entry.smi and entry.vendor is None:
         hint = "leave smi out, or use a preset of NVIDIA or AMD"
         report.error("smi", "these devices have no smi: only presets of NVIDIA and AMD do", hint)
     has_sensors = is_measured and (entry.virtual is not None or entry.telemetry is not None)
@@ -299,8 +299,8 @@ def _dra(entry: Entry, report: ProblemReport) -> Dra:
     is_dynamic = block.partitions is DraPartitions.DYNAMIC
     if is_dynamic:
         _check_dynamic(entry, here.at("partitions"))
-    maker = domain_and_name(entry.virtual.model.resource)[0] if entry.virtual else ""
-    driver = block.driver or _DRIVERS.get(maker, domain_and_name(entry.resource)[0])
+    vendor = domain_and_name(entry.virtual.model.resource)[0] if entry.virtual else ""
+    driver = block.driver or _DRIVERS.get(vendor, domain_and_name(entry.resource)[0])
     if problem := names.driver_problem(driver):
         report.error("resource", f"the domain cannot be the name of a driver: {problem}", "give dra.driver")
     for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):

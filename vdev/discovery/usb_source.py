@@ -153,5 +153,5 @@ def _conditions(source: Usb) -> dict[str, str]:
 
 def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:
     own = {key: value for key, value in device.values.items() if key != "class"}
-    maker, product = (tree.text(device.directory, name) for name in ("manufacturer", "product"))
-    return {**own, "manufacturerName": maker, "productName": product}
+    manufacturer, product = (tree.text(device.directory, name) for name in ("manufacturer", "product"))
+    return {**own, "manufacturerName": manufacturer, "productName": product}

@@ -17,8 +17,8 @@ from ..model.telemetry import Telemetry
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
 from ..node.label_applier import NodeLabels
-from ..node.maker_labels import Machine
 from ..node.status_applier import NodeStatus
+from ..node.vendor_labels import Machine
 from ..planning import repartition
 from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange, virtual_devices

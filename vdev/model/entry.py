@@ -382,10 +382,10 @@ class Entry(Placed):
     @property
     def smi_tool(self) -> SmiTool | None:
         """The vendor tool that containers get, or None."""
-        return self.maker if self.smi else None
+        return self.vendor if self.smi else None
 
     @property
-    def maker(self) -> SmiTool | None:
+    def vendor(self) -> SmiTool | None:
         """The vendor of the preset, if it has such a tool."""
         return _TOOLS.get(self.virtual.model.resource) if self.virtual else None
 

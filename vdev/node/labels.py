@@ -10,7 +10,8 @@ from ..model.spec import Spec
 from ..planning.allocation import placeholders
 from ..planning.resources import Inventory
 from .conditions import named
-from .maker_labels import (
+from .nvidia_labels import nvidia_labels, sanitised
+from .vendor_labels import (
     GKE,
     INTEL,
     NVIDIA,
@@ -20,9 +21,8 @@ from .maker_labels import (
     gke_tpu_labels,
     hardware,
     intel_labels,
-    maker,
+    vendor_domain,
 )
-from .nvidia_labels import nvidia_labels, sanitised
 
 
 def node_labels(
@@ -33,10 +33,10 @@ def node_labels(
     `found` are the raw devices by entry, `inventory` the resources made of them.
     """
     entries = spec.on_node(node)
-    devices = grouped((each.maker, each) for each in hardware(spec, node, found, inventory))
+    devices = grouped((each.domain, each) for each in hardware(spec, node, found, inventory))
     problems: list[Problem] = []
     values: dict[str, str] = {}
-    if any(maker(entry) == NVIDIA for entry in entries):
+    if any(vendor_domain(entry) == NVIDIA for entry in entries):
         gpus = devices.get(NVIDIA, [])
         values |= nvidia_labels(spec, gpus, machine, problems) | gke_gpu_labels(spec, gpus)
     values |= amd_labels(devices.get("amd.com", []))

@@ -12,7 +12,7 @@ from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
 from ..model.spec import SharedItem, SharingKind, Spec
-from .maker_labels import Hardware, Machine, rule_for
+from .vendor_labels import Hardware, Machine, rule_for
 
 _GPU = "nvidia.com/gpu"
 _MIB = 2**20

@@ -29,7 +29,7 @@ from ..model.section import Placed
 from ..model.spec import NFD, SharedItem, Spec
 from ..node.conditions import Losses, NodeCondition, capacity, conditions, losses
 from ..node.labels import node_labels
-from ..node.maker_labels import Machine
+from ..node.vendor_labels import Machine
 from . import inventory
 from .allocation import cdi_documents
 from .cdi import Document

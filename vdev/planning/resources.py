@@ -202,13 +202,13 @@ def numbers(inventory: Inventory) -> dict[str, int]:
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
-            maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
-            of_entries.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
+            vendor = entry.virtual.model.resource if entry is not None and entry.virtual else ""
+            of_entries.setdefault((vendor, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
     first = Counter[str]()  # by vendor: the next free number
-    for (maker, _), indices in of_entries.items():
-        found |= {raw: first[maker] + index for raw, index in indices.items()}
-        first[maker] += max(indices.values()) + 1
+    for (vendor, _), indices in of_entries.items():
+        found |= {raw: first[vendor] + index for raw, index in indices.items()}
+        first[vendor] += max(indices.values()) + 1
     return found
 
 

@@ -292,23 +292,23 @@ def page(
     nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]], hostname_label: str, *, node_label: bool = False
 ) -> str:
     """Return the metrics of these nodes. With `node_label`, each line has the label `node`."""
-    rows: dict[SmiTool | None, list[_Row]] = {maker: [] for maker in EXPORTERS}
+    rows: dict[SmiTool | None, list[_Row]] = {vendor: [] for vendor in EXPORTERS}
     amd_nodes = []
     for node, measured in nodes:
         more: Labels = (("node", node),) if node_label else ()
         devices = list(measured)
         for each in devices:
-            maker = each.info.maker
-            exporter, users = EXPORTERS[maker], each.info.users or (None,)
+            vendor = each.info.vendor
+            exporter, users = EXPORTERS[vendor], each.info.users or (None,)
             values = exporter.values(each)
             # A container may have several claims on the device. If the labels do not name claims, it gets one line.
             for labels in dict.fromkeys(exporter.labels(each.info, user, node, hostname_label) for user in users):
-                whole = labels if maker is None else (*labels, *more)
-                rows[maker].append(_Row(values, whole, _text(exporter, whole)))
-        if amd_devices := {each.info.device.raw.id for each in devices if each.info.maker is SmiTool.AMD}:
+                whole = labels if vendor is None else (*labels, *more)
+                rows[vendor].append(_Row(values, whole, _text(exporter, whole)))
+        if amd_devices := {each.info.device.raw.id for each in devices if each.info.vendor is SmiTool.AMD}:
             text = _text(_AMD, (("hostname", node), *more))
             amd_nodes.append(f"gpu_nodes_total{{{text}}} {len(amd_devices)}\n")
-    families = [family for maker, exporter in EXPORTERS.items() for family in _families(exporter, rows[maker])]
+    families = [family for vendor, exporter in EXPORTERS.items() for family in _families(exporter, rows[vendor])]
     if amd_nodes:
         families.append(_family("gpu_nodes_total", "gauge", "Number of GPUs in the node", amd_nodes))
     return "".join(families)

@@ -84,7 +84,7 @@ def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
     if not found:
         return {}
     number, links = numbers(inventory), _links(found.values())
-    makers = {device.raw.id: entry.maker for entry, device in found.values()}
+    vendors = {device.raw.id: entry.vendor for entry, device in found.values()}
     partitions = Counter(
         device.raw.id
         for resource in inventory.each_once.values()
@@ -93,19 +93,19 @@ def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
     )
     first: dict[str, int] = {}
     before: Counter[SmiTool | None] = Counter()
-    for raw in sorted(makers, key=lambda raw: number[raw]):
-        first[raw] = before[makers[raw]]
-        before[makers[raw]] += partitions[raw] or 1
-    counts = Counter(makers.values())
+    for raw in sorted(vendors, key=lambda raw: number[raw]):
+        first[raw] = before[vendors[raw]]
+        before[vendors[raw]] += partitions[raw] or 1
+    counts = Counter(vendors.values())
     return {
         name: DeviceInfo(
             device=device,
             resource=entry.resource,
             physics=entry.physics,
-            maker=entry.maker,
+            vendor=entry.vendor,
             number=number[device.raw.id],
             first=first[device.raw.id],
-            count=counts[entry.maker],
+            count=counts[entry.vendor],
             peers=links.get(device.raw.id, {}),
             geometry=entry.geometry,
         )

@@ -148,7 +148,7 @@ class DeviceInfo:
     device: Device
     physics: PhysicsModel
     resource: str = ""
-    maker: SmiTool | None = None
+    vendor: SmiTool | None = None
     number: int = 0  # of the whole device, among the vendor's devices on the node
     first: int = 0  # the number of preceding devices of the vendor, counting each partition
     count: int = 1  # of the vendor's devices on the node

@@ -1,6 +1,6 @@
 """The vendors' command-line tools for containers: their scripts, and the form of their data files.
 
-A tool is one POSIX shell script, mounted at the path of the maker's own tool. It prints from the data files of the
+A tool is one POSIX shell script, mounted at the path of the vendor's own tool. It prints from the data files of the
 container's devices, which `nvidia_tool` and `amd_tool` render.
 """
 

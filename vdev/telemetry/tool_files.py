@@ -182,7 +182,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
 
 
 def _tool(info: DeviceInfo) -> SmiTool:
-    return info.maker or SmiTool.NVIDIA
+    return info.vendor or SmiTool.NVIDIA
 
 
 def _make(directory: Path) -> None:

@@ -274,7 +274,7 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
     assert entry.is_nvidia
     assert SmiTool.NVIDIA is entry.smi_tool
-    assert SmiTool.NVIDIA is entry.maker
+    assert SmiTool.NVIDIA is entry.vendor
 
 
 @pytest.mark.parametrize("text", [MIG, POOLS, NVIDIA])

@@ -6,7 +6,7 @@ import pytest
 
 from vdev import config
 from vdev.node.labels import node_labels
-from vdev.node.maker_labels import Machine
+from vdev.node.vendor_labels import Machine
 from vdev.planning.inventory import arrange
 from vdev.planning.inventory import virtual_devices as devices
 

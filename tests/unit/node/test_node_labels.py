@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vdev import config
 from vdev.model import names
 from vdev.node.labels import node_labels
-from vdev.node.maker_labels import Machine
+from vdev.node.vendor_labels import Machine
 from vdev.planning.inventory import arrange
 from vdev.planning.inventory import virtual_devices as devices
 

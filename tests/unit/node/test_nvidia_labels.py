@@ -3,7 +3,7 @@
 import pytest
 
 from vdev.config.presets import preset_names
-from vdev.node.maker_labels import Machine
+from vdev.node.vendor_labels import Machine
 
 NODE = {
     "nvidia.com/cuda.driver-version.full": "580.95.05",

@@ -27,7 +27,7 @@ class Hardware:
     """One physical device of a vendor. `parts` are its partitions, which may be empty; None: it is not partitioned."""
 
     entry: Entry
-    maker: str
+    domain: str
     raw: RawDevice
     parts: tuple[Profile, ...] | None = None
 
@@ -43,7 +43,7 @@ class Hardware:
 NVIDIA = "nvidia.com"
 
 
-def maker(entry: Entry) -> str:
+def vendor_domain(entry: Entry) -> str:
     """The domain under which the vendor of the entry's virtual devices advertises them, or empty for real devices.
 
     Real devices have their vendors' labelers. Without a preset, it is the domain of the entry's own resource, except
@@ -60,10 +60,10 @@ def maker(entry: Entry) -> str:
 def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
 ) -> Iterator[Hardware]:
-    """The virtual devices that have a `maker`, in the order of the file."""
+    """The virtual devices that have a `vendor_domain`, in the order of the file."""
     listed = frozenset(slot.device.id for each in inventory.resources.values() for slot in each.slots)
     for entry in spec.on_node(node):
-        if not (domain := maker(entry)):
+        if not (domain := vendor_domain(entry)):
             continue
         devices = [(raw, _parts(spec, entry, raw)) for raw in found.get(entry.name, ())]
         # If some partitions of the entry are listed, the others were removed. If none of them is listed, their resource
@@ -171,8 +171,8 @@ INTEL = frozenset(_INTEL_KINDS)
 
 def intel_labels(devices: Sequence[Hardware]) -> dict[str, str]:
     """The labels of Intel's rules for Node Feature Discovery, and of its GPU plugin's labeler."""
-    values = {f"intel.feature.node.kubernetes.io/{_INTEL_KINDS[each.maker]}": "true" for each in devices}
-    gpus = [each for each in devices if each.maker == "gpu.intel.com"]
+    values = {f"intel.feature.node.kubernetes.io/{_INTEL_KINDS[each.domain]}": "true" for each in devices}
+    gpus = [each for each in devices if each.domain == "gpu.intel.com"]
     if not gpus:
         return values
     values["gpu.intel.com/device.count"] = str(len(gpus))
