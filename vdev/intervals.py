@@ -72,7 +72,7 @@ class Intervals:
     retire_settle: float = (
         5.0  # for which it is listed as Unhealthy before its removal; longer than any admission in progress
     )
-    retire_recheck: float = 1.0  # between PodResources calls while a pod still holds it; grows with time
+    retire_recheck: float = 0.5  # between PodResources calls while a pod still holds it; grows with time
     retire_recheck_most: float = 30.0
     retire_blind: float = 600.0  # until its removal if no API can report which pod holds it
     retire_handover: float = 1.0  # between its removal from one resource and its first listing in another

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _play(directory: Path) -> int:
+    from ..sim import Timings
     from ..sim.scenarios.node import EmbeddedNode, NodeOptions  # not needed for --help; it imports gRPC
     from ..sim.scenarios.play import play
     from ..sim.scenarios.plugin_process import VdevRun
@@ -48,7 +49,8 @@ async def _play(directory: Path) -> int:
     os.environ.pop("KUBECONFIG", None)  # the plugin must not use a cluster
     text, checks = "", 0
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
-    async with EmbeddedNode(NodeOptions(node_name="demo-node"), directory / "log", plugin=VdevRun) as node:
+    options, timings = NodeOptions(node_name="demo-node"), Timings(boot=0.1)
+    async with EmbeddedNode(options, directory / "log", plugin=VdevRun, timings=timings) as node:
         node.kubelet.journal.listen(lambda entry: print(textwrap.indent(entry.text, "   ")) if entry.text else None)
         for number, part in enumerate(yaml.safe_load(_STORY.read_text()), 1):
             print(f"\n{number}. {part['title']}")

@@ -108,7 +108,7 @@ def keep_in_use(
 
     # 5. A training job may hold a device for days, so the check interval grows with the age.
     age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
-    again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
+    again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 20))
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
     return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
 

@@ -20,7 +20,6 @@ from typing import Any, Self
 from ...aio.clock import LeapClock
 from ...errors import UsageError, reason_of
 from ...hostfs import write_atomic
-from ..api.server import ApiServer
 from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.device_table import Capacity
@@ -103,7 +102,11 @@ class EmbeddedNode:
             kubelet_dir = options.kubelet_dir or root / "k"
             self._places = PluginPlaces.below(root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log)
             await asyncio.to_thread(_forget_node, KubeletPaths(kubelet_dir))
-            api = await stack.enter_async_context(ApiServer()) if self._has_api else None
+            api = None
+            if self._has_api:
+                from ..api.server import ApiServer  # most nodes do without the web server
+
+                api = await stack.enter_async_context(ApiServer())
             kubelet_options = {
                 "node_name": options.node_name,
                 "timings": Timings(bound=options.timeout),
