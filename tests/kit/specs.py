@@ -23,7 +23,7 @@ def made_entry(name, resource, *, where="", partitions=None, choice=None, **fiel
 
 def made_choice(label, default, layouts):
     """Return the choice of a layout by a label of the node."""
-    return PartitionChoice.model_construct(label=label, default=default).among(layouts)
+    return PartitionChoice.model_construct(label=label, default=default).with_private(_layouts=layouts)
 
 
 def made_spec(*entries, sharing=None, gpus=(), mig=(), **fields):

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 
 from ..errors import AllocationError
 from ..model.device import EMPTY, Device
-from ..model.scalars import EnvName, Flag, Memory, Text, Whole, between, one_of
+from ..model.scalars import Amount, EnvName, Flag, Text, Whole, between, one_of
 from ..model.section import Section, refuse
 from .claim import AllocationResult, Claim, OpaqueConfig
 
@@ -29,7 +29,7 @@ NVIDIAS = "resource.nvidia.com/v1beta1"
 _GROUPS = frozenset(version.partition("/")[0] for version in (OURS, NVIDIAS))
 _MAKERS_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com"})
 
-_Limit = Annotated[Memory, between(2**20)]  # the MPS variables have whole MiB
+_Limit = Annotated[Amount, between(2**20)]  # the MPS variables have whole MiB
 
 
 class MpsConfig(Section):

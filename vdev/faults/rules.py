@@ -39,8 +39,8 @@ DRILL = "drill"  # the default reason of an injected failure, which is shown bes
 # --- devices and nodes ----------------------------------------------------------------------------------------------
 
 
-_ARRAY_OR_STRING = (("type", ("array", "string")),)
-_DURATION_JSON = (("type", ("string", "number")),)
+_ARRAY_OR_STRING = {"type": ["array", "string"]}
+_DURATION_JSON = {"type": ["string", "number"]}
 _INDEX = r"(?:0|[1-9]\d{0,5})"
 _REFERENCE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDEX}))?")
 _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"

@@ -10,7 +10,7 @@ from pydantic import PlainValidator, WithJsonSchema, model_validator
 
 from . import names, template
 from .scalars import (
-    AMOUNT,
+    AMOUNT_JSON,
     NO_DEFAULT,
     Amount,
     Constraint,
@@ -237,7 +237,7 @@ class Taints(Section):
     """The taint of a device that disappeared while a pod holds it."""
 
 
-CapacityOrValue = Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
+CapacityOrValue = Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT_JSON, lambda value: {"value": value})]
 """A capacity, or only its value."""
 
 _MOST_CAPACITIES = 16  # leaves room for the device's own capacities and for attributes
@@ -264,9 +264,7 @@ class Dra(Section):
     """Additional attributes of each device: a string, which may have placeholders, an integer, true or false, or a
     version, written {version: 1.2.3}. A name without a domain is in the driver's domain."""
     capacity: Annotated[
-        dict[
-            AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
-        ],
+        dict[AttributeName, CapacityOrValue],
         Constraint(_capacities_problem, maxProperties=_MOST_CAPACITIES),
     ] = {}
     """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the

@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -26,10 +26,10 @@ from .names import dns_label
 from .problem import did_you_mean, listed
 from .scalars import (
     NO_DEFAULT,
+    Amount,
     AsWritten,
     Flag,
     LabelKey,
-    Memory,
     Text,
     Whole,
     Word,
@@ -116,7 +116,7 @@ class Profile(Section):
 
     slices: Slices
     """Number of memory slices that the partition occupies."""
-    memory: Memory
+    memory: Amount
     """Memory of the partition, as a Kubernetes quantity such as 4Gi."""
     placements: tuple[Start, ...] | None = None
     """Slices at which the partition may start. Default: all slices at which it fits."""
@@ -133,12 +133,9 @@ class Profile(Section):
 
     _name: str = PrivateAttr("")
 
-    def named(self, name: str) -> Self:
-        """Return the profile with its name (its key in the file)."""
-        return self.with_private(_name=name)
-
     @functools.cached_property  # private attributes are slow, and placing partitions reads the name often
     def name(self) -> str:
+        """The key of the profile."""
         return self._name
 
 
@@ -161,7 +158,7 @@ class Limit:
 
 
 def _named(profiles: dict[str, Profile]) -> dict[str, Profile]:
-    return {name: profile.named(name) for name, profile in profiles.items()}
+    return {name: profile.with_private(_name=name) for name, profile in profiles.items()}
 
 
 class Geometry(Section):
@@ -347,12 +344,9 @@ class PartitionChoice(Section):
 
     _layouts: Mapping[str, NamedLayout] = PrivateAttr(default_factory=dict)
 
-    def among(self, layouts: Mapping[str, NamedLayout]) -> Self:
-        """Return the choice with these layouts, which come from the file or the devices."""
-        return self.with_private(_layouts=layouts)
-
     @property
     def layouts(self) -> Mapping[str, NamedLayout]:
+        """The layouts that the label can select, from the file or the devices."""
         return self._layouts
 
     @property

@@ -1,7 +1,7 @@
-"""Kubernetes quantities, such as `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
+"""Kubernetes quantities, such as `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number.
 
-The rules are those of resource.Quantity. In addition, an amount of memory must be a whole number of bytes from 0 to
-2^63 - 1 (Kubernetes rounds up).
+The rules are those of resource.Quantity. In addition, an amount must be a whole number from 0 to 2^63 - 1 (Kubernetes
+rounds up).
 """
 
 import functools
@@ -18,21 +18,21 @@ _SMALL = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("m", 
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]*))"
 )
-_ALLOWED = "a whole number of bytes, or a number with Ki, Mi, Gi, Ti, Pi, Ei, k, M, G, T, P or E, such as 16Gi"
+_ALLOWED = "a whole number, or a number with Ki, Mi, Gi, Ti, Pi, Ei, k, M, G, T, P or E, such as 16Gi"
 _LIMIT = 2**63
 
 
 class QuantityError(VdevError, ValueError):
-    """A text that is not an amount of memory. The message has the reason and what is allowed."""
+    """A text that is not an amount. The message has the reason and what is allowed."""
 
     exit_code = 2
 
 
 def parse_quantity(text: str | int) -> int:
-    """Return the exact number of bytes. Raises QuantityError."""
+    """Return the exact amount. Raises QuantityError."""
     form = _FORM.fullmatch(str(text))
     if form is None or isinstance(text, bool | float):
-        raise QuantityError(f"{text!r} is not an amount of memory; expected {_ALLOWED}")
+        raise QuantityError(f"{text!r} is not an amount; expected {_ALLOWED}")
     suffix = form["suffix"] or ""
     if suffix not in _SCALE:
         raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {_suffix_hint(suffix)}")
@@ -40,9 +40,9 @@ def parse_quantity(text: str | int) -> int:
         raise QuantityError(f"{text!r} is negative; expected {_ALLOWED}")
     amount = _amount(form, _SCALE[suffix])
     if amount.denominator != 1:
-        raise QuantityError(f"{text!r} is not a whole number of bytes")
+        raise QuantityError(f"{text!r} is not a whole number")
     if amount >= _LIMIT:
-        raise QuantityError(f"{text!r} is more than Kubernetes can count: the amount must be below 2^63 bytes (8Ei)")
+        raise QuantityError(f"{text!r} is more than Kubernetes can count: the amount must be below 2^63 (8Ei)")
     return int(amount)
 
 
@@ -78,7 +78,7 @@ def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
 def _suffix_hint(suffix: str) -> str:
     """Suggest a suffix: `G` for `GB`, `Gi` for `GiB` or `gi`."""
     if suffix in ("m", "u", "n"):
-        return "memory is counted in whole bytes, and M is the suffix for a million"
+        return "amounts are whole numbers, and M is the suffix for a million"
     for known in (*_BINARY, *_DECIMAL):
         if suffix.removesuffix("B").removesuffix("b").lower() == known.lower():
             return f"did you mean {known!r}?"

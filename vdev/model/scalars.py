@@ -9,7 +9,6 @@ asks for quotes, and vice versa. Python values are also accepted, so that models
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -22,7 +21,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from . import names, path_pattern, quantity, template
 from .section import MAX_QUOTED, Plain, described, refuse, unlisted
@@ -240,7 +239,7 @@ def _whole(value: object) -> object:
     return refuse(f"expected a whole number, got {described(value)}", hint)
 
 
-def _boolean(value: object) -> object:
+def boolean(value: object, expected: str = "true or false") -> object:
     if isinstance(value, bool):
         return value
     if isinstance(value, Plain) and value.lower() in ("true", "false"):
@@ -251,7 +250,7 @@ def _boolean(value: object) -> object:
             hint = "remove the quotes"
         elif meant := _LOOKS_BOOLEAN.get(value.lower()):
             hint = f"write {meant}"
-    return refuse(f"expected true or false, got {described(value)}", hint)
+    return refuse(f"expected {expected}, got {described(value)}", hint)
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -260,7 +259,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[Whole, between(1, MAX_COUNT)]
 Index = Annotated[Whole, between(0)]
 
-Flag = Annotated[bool, BeforeValidator(_boolean)]
+Flag = Annotated[bool, BeforeValidator(boolean)]
 """A boolean: only unquoted true or false, unlike YAML's yes and on."""
 
 _MOST_NUMBER = 1e15
@@ -320,40 +319,23 @@ def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
     return Constraint(problem)
 
 
-def _quantity(value: object) -> object:
+def _amount(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > MAX_QUOTED:
-        refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
+        refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
     try:
         return quantity.parse_quantity(str(value))
     except quantity.QuantityError as error:
         return refuse(str(error))
 
 
-Memory = Annotated[
-    int,
-    BeforeValidator(_quantity),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\+?[0-9.]+([eE][+-]?[0-9]+|[KMGTPE]i|[kMGTPE])?$"},
-            ]
-        }
-    ),
-]
-"""An amount of memory in bytes, as a Kubernetes quantity: 16Gi, 512Mi, 40G."""
-
-
-def _amount(value: object) -> object:
-    try:
-        return _quantity(value)
-    except PydanticCustomError:
-        return refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
-
-
-Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]
-"""A whole amount in any unit, as a Kubernetes quantity: 100, 16Gi, 10G."""
-AMOUNT = (("type", ("integer", "string")),)
+AMOUNT_JSON = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": r"^\+?[0-9.]+([eE][+-]?[0-9]+|[KMGTPE]i|[kMGTPE])?$"},
+    ]
+}
+Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema(AMOUNT_JSON)]
+"""A whole amount, as a Kubernetes quantity: 100, 16Gi, 10G. Memory is in bytes."""
 
 
 # --- choices and lists -----------------------------------------------------------------------------------------------
@@ -365,37 +347,30 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     return str(value) if isinstance(value, str) and value in words else refuse(*unlisted(value, words))
 
 
-@dataclass(frozen=True, slots=True)
 class Shorthand:
     """Accepts a short form of a value. `convert` returns the full form, of the types `full`. `json` is the schema."""
 
-    full: tuple[type, ...]
-    json: tuple[tuple[str, Any], ...]
-    convert: Callable[[Any], Any]
+    def __init__(self, full: tuple[type, ...], json: dict[str, Any], convert: Callable[[Any], Any]) -> None:
+        self._full = full
+        self._json = json
+        self._convert = convert
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def whole(value: object) -> object:
-            return value if isinstance(value, self.full) else self.convert(value)
+            return value if isinstance(value, self._full) else self._convert(value)
 
         return core_schema.no_info_before_validator_function(whole, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        short = {key: list(value) if isinstance(value, tuple) else value for key, value in self.json}
-        return {"anyOf": [short, handler(schema)]}
+        full = handler(schema)
+        return {"anyOf": [self._json or full["items"], full]}
 
 
-class OneOrMany:
+class OneOrMany(Shorthand):
     """Accepts a single item as a list with one item."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def listed(value: object) -> object:
-            return value if isinstance(value, (list, tuple)) else [value]
-
-        return core_schema.no_info_before_validator_function(listed, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        listed = handler(schema)
-        return {"anyOf": [listed["items"], listed]}
+    def __init__(self) -> None:
+        super().__init__((list, tuple), {}, lambda item: [item])
 
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:

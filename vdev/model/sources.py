@@ -16,7 +16,6 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
     WithJsonSchema,
-    model_validator,
 )
 
 from . import path_pattern
@@ -86,18 +85,6 @@ class GlobItem(Section):
     kinds: Annotated[tuple[NodeKind, ...], OneOrMany()] = ()
     """Kinds of paths that match. Default: char and block for devices, anything for mounts."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_text(cls, data: Any) -> Any:
-        if isinstance(data, str):
-            refuse(f"expected a mapping, got {described(data)}", f"in a list, write {{path: {data}}}")
-        return data
-
-
-def path_item(value: object) -> list[Any]:
-    """Convert a single pattern to a list of items."""
-    return [{"path": value} if isinstance(value, str) else value]
-
 
 Component = TypeVar("Component", bound=Section)
 
@@ -107,8 +94,11 @@ def _needed(components: tuple[Component, ...]) -> tuple[Component, ...]:
     return (components[0].model_copy(update={"optional": False}),) if len(components) == 1 else components
 
 
-_PATH = (("type", "string"), ("pattern", "^/"))
-Glob = Annotated[tuple[GlobItem, ...], AfterValidator(_needed), OneOrMany(), Shorthand((list, tuple), _PATH, path_item)]
+_PATH_JSON = {"type": "string", "pattern": "^/"}
+GlobItemOrPath = Annotated[GlobItem, Shorthand((Mapping, GlobItem), _PATH_JSON, lambda path: {"path": path})]
+"""A pattern with its options, or only its path."""
+
+Glob = Annotated[tuple[GlobItemOrPath, ...], AfterValidator(_needed), OneOrMany()]
 """One pattern, or a list of patterns."""
 
 

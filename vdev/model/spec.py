@@ -24,6 +24,7 @@ from .scalars import (
     Whole,
     Word,
     between,
+    boolean,
     not_empty,
 )
 from .section import Placed, Plain, Section, described, refuse
@@ -127,7 +128,7 @@ class Imex(Section):
 ANNOTATION_PREFIX = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*"
 """The form of `cdiAnnotationPrefix`; NVIDIA's plugin accepts any text."""
 
-_STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
+_STRATEGIES_JSON = {"type": "string", "pattern": "^[a-z-]+(, *[a-z-]+)*$"}
 
 
 class PluginFlags(Section):
@@ -311,12 +312,7 @@ NFD = "nfd"
 
 
 def _labels(value: object) -> object:
-    if isinstance(value, bool) or (type(value) is str and value == NFD):
-        return value
-    if isinstance(value, Plain) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    hint = "remove the quotes" if isinstance(value, str) and value.lower() in ("true", "false") else ""
-    return refuse(f"expected true, false or {NFD}, got {described(value)}", hint)
+    return value if value == NFD else boolean(value, f"true, false or {NFD}")
 
 
 Labels = Annotated[

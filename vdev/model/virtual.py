@@ -24,13 +24,13 @@ from .device import DeviceNode, IdStyle, Mount, RawDevice
 from .geometry import Geometry
 from .scalars import (
     NO_DEFAULT,
+    Amount,
     AsWritten,
     Constraint,
     Count,
     EnvName,
     Flag,
     Index,
-    Memory,
     OneOrMany,
     PathTemplate,
     Permissions,
@@ -106,7 +106,7 @@ class Preset(Section):
     """The variable from which the vendor's runtime reads the devices of a container."""
     count: Count = 0
     """Number of devices on a node."""
-    memory: Memory = 0
+    memory: Amount = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi."""
     numa: tuple[Index, ...] = ()
     """NUMA nodes: one for all devices, or one per device."""
@@ -266,7 +266,7 @@ class VirtualDevices(Section):
     ids: Annotated[tuple[DeviceId, ...], Constraint(_twice_problem)] = ()
     """Ids of the devices, one for each, such as the ids of existing real devices. Default: derived from the entry's
     name and the index, or in the form of the vendor's driver."""
-    memory: Annotated[Memory, NO_DEFAULT] = 0
+    memory: Annotated[Amount, NO_DEFAULT] = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
     numa: Annotated[tuple[NumaNode, ...], OneOrMany(), NO_DEFAULT] = ()
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""

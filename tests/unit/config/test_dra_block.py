@@ -103,8 +103,8 @@ def test_errors(subtests):
 
 def test_errors_in_capacity(subtests):
     cases = [
-        ("{x: much}", "dra.capacity.x: expected an amount, got the string 'much'; such as 100, 16Gi or 10G"),
-        ("{x: {value: 1.5}}", "dra.capacity.x.value: expected an amount, got the number 1.5"),
+        ("{x: much}", "dra.capacity.x: 'much' is not an amount; expected a whole number, or a number with Ki"),
+        ("{x: {value: 1.5}}", "dra.capacity.x.value: '1.5' is not a whole number"),
         ("{x: {value: 4, requestPolicy: {}}}", "dra.capacity.x.requestPolicy: 'default' is missing"),
         ("{x: {value: 4, requestPolicy: {default: 5}}}", "dra.capacity.x: the default is more than the"),
         (
