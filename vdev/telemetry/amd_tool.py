@@ -14,7 +14,7 @@ from ..model.device import bus_id
 from ..model.geometry import PIN
 from .exporters import GTT, NAMESPACE, SPEEDS, serial_number
 from .simulation import DeviceInfo, MeasuredDevice, Throttle
-from .tool_data import assignments, packaged, shell_format
+from .tool_data import assignments, packaged, shell_format, texts
 
 ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
@@ -24,6 +24,7 @@ _ARGUMENTS = ("index", "index", "program")  # of its function `show`
 _MEASURE = re.compile(r"(\$[a-z_]+|0) (\S+)")
 _SECTIONS = json.loads(packaged("amd-sections.json"))
 """The sections of amd-smi by command, as trees of texts in which `$name` is a value."""
+_ROWS = texts("amd-texts.txt")
 _IDENTITY = ("bdf", "uuid", "kfd_id", "node_id", "partition_id")
 
 
@@ -172,25 +173,16 @@ def _rows(shown: MeasuredDevice, values: Mapping[str, Any]) -> Mapping[str, str]
         **values,
         "title": f"AMD-SMI {values['library']}  amdgpu version: {values['driver']}  ROCm version: {values['rocm']}",
         "short_name": shown.info.title[:22],
-        "percent": f"{values['gfx']} %",
+        "busy": f"{values['gfx']} %",
         "traffic": f"{values['umc']} %",
         "watts": f"{values['power']}/{values['power_cap']} W",
         "vram": f"{values['vram_used']}/{values['vram_total']} MB",
-        "modes": "/".join(_modes(shown.info)),
+        "modes": f"{values['compute_mode']}/{values['memory_mode']}",
         "process": f"{shown.process_mib} MB",
         "none": _NONE,
     }
-    rows = {
-        "table_head": "| {title:<77}|\n",
-        "table_rows": "| {bdf:<13}{short_name:>22} | {traffic:<9}{temp:>3} °C{uncorrected:>6}{watts:>17} |\n"
-        "| @index:3@@index:8@{oam:>8}{modes:>16} | {percent:<9}{none:>5}{vram:>24} |\n",
-        "table_program": "|@index:5@          1  @program:-18.18@      0.0 B{process:>10}{process:>11}{gfx:>7}%  |\n"
-        if shown.process_mib
-        else "",
-        "monitor_row": "@index:3@{partition_id:>5}{power:>5} W{temp:>5} °C{mem_temp:>5} °C{clock:>6} MHz{gfx:>5} %"
-        "{umc:>5} %{none:>7}{none:>7}{vram_used:>8}/{vram_total} MB\n",
-    }
-    return {name: row.format(**columns) for name, row in rows.items()}
+    rows = {name: row.format(**columns) for name, row in _ROWS.items()}
+    return rows if shown.process_mib else {**rows, "table_program": ""}
 
 
 def _modes(info: DeviceInfo) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import DRIVER
 from .simulation import MeasuredDevice, Throttle
-from .tool_data import assignments, packaged, shell_format
+from .tool_data import assignments, packaged, shell_format, texts
 
 _ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
 CUDA = "13.0"  # without the attribute cudaVersion
@@ -21,6 +21,8 @@ _NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 1
 _REMAP_PENDING = 63  # the Xid of a row that is remapped at the next reset
 _VIDEO = 0.78  # clock of the video engines, as a fraction of the graphics clock
 _NONE = "N/A"
+_TEXTS = texts("nvidia-texts.txt")
+_LONGEST_NAME = 27  # characters, in the table
 _XML_LOG = [Template(text) for text in packaged("nvidia-log.xml").split("%%\n")]
 """The parts of the XML log: its head, the driver, a GPU, a MIG device, and the rest of a GPU."""
 
@@ -31,14 +33,8 @@ def nvidia_data(shown: MeasuredDevice, wall: float) -> str:
     `wall` is the time in seconds since the epoch.
     """
     values = _values(shown, wall)
-    texts = {
-        **_table(shown, values),
-        **_log(shown, values),
-        "list_row": f"GPU @index@: {values['name']} (UUID: {values['uuid']})\n",
-        "mig_list_row": f"  MIG {values['mig_profile']:<11} Device @part:2@: (UUID: {values['mig_uuid']})\n",
-        "nvlink_rows": _nvlinks(shown, values),
-    }
-    return assignments({**values, **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()}})
+    printed = {**_table(shown, values), **_log(shown, values), "nvlink_rows": _nvlinks(shown, values)}
+    return assignments({**values, **{name: shell_format(text, _ARGUMENTS) for name, text in printed.items()}})
 
 
 def _values(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
@@ -165,64 +161,21 @@ def _bar1(shown: MeasuredDevice) -> int:
     return 1 << max(8, (shown.whole.memory_total_mib - 1).bit_length())
 
 
-_RULE = "+-----------------------------------------+------------------------+----------------------+\n"
-_TABLE_HEAD = """\
-| NVIDIA-SMI {driver:<23}Driver Version: {driver:<15}CUDA Version: {cuda:<9}|
-{rule}\
-| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
-| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
-|                                         |                        |               MIG M. |
-|=========================================+========================+======================|
-"""
-_MIG_RULE = "+------------------+----------------------------------+-----------+-----------------------+\n"
-_MIG_HEAD = (
-    _MIG_RULE
-    + """\
-| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
-|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
-|                  |                                  |        ECC|                       |
-|==================+==================================+===========+=======================|
-"""
-)
-_LONGEST_NAME = 27
-
-
 def _table(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, str]:
-    """The heads of the table, and the device's lines in it."""
+    """The heads of the table, and the device's lines in it and in lists of devices."""
     name = str(values["name"])
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[:24]}..."
-    errors = "On" if values["mig"] == "Enabled" else values["uncorrected"]
-    temperature, busy = f"{values['temp']}C", _with("%", values["util"], "")
-    limit, total = f"{int(shown.info.physics.peak_power)}W", f"{values['total']}MiB"
-    power = f"{int(shown.whole.power_w)}W / {limit:>5}"
-    memory = f"{values['used']}MiB / {total:>9}"
-    texts = {
-        "table_head": _TABLE_HEAD.format(**values, rule=_RULE),
-        "mig_head": _MIG_HEAD,
-        "table_rows": (
-            f"| @index:3@  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
-            f"| N/A{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
-            f" {busy:>7}{'Default':>13} |\n"
-            f"|{'':41}|{'':24}| {values['mig']:>20} |\n{_RULE}"
-        ),
-        "table_program": "",
+    columns = {
+        **values,
+        "short_name": name if len(name) <= _LONGEST_NAME else f"{name[:24]}...",
+        "errors": "On" if values["mig"] == "Enabled" else values["uncorrected"],
+        "celsius": f"{values['temp']}C",
+        "watts": f"{int(shown.whole.power_w)}W / {int(shown.info.physics.peak_power):>4}W",
+        "memory": f"{values['used']}MiB / {values['total']:>6}MiB",
+        "busy": _with("%", values["util"], ""),
     }
-    if shown.process_mib:
-        texts["table_program"] = (
-            f"|@index:5@   {values['mig_gi']:>3}  {values['mig_ci']:>3}{1:>16}{'C':>7}   @short:-36@"
-            f"{shown.process_mib:>7}MiB |\n"
-        )
-    if shown.info.device.is_partition:
-        used, total, bar1 = (f"{values[key]}MiB" for key in ("mig_used", "mig_total", "mig_bar1"))
-        texts["mig_rows"] = (
-            f"| @index:2@   {values['mig_gi']:>2}  {values['mig_ci']:>2}  @part:2@  |{used:>19} / {total:>8}    |"
-            f"{values['mig_sms']:>3}      0 |"
-            f"{values['mig_ce']:>3} {values['mig_enc']:>3} {values['mig_dec']:>4} {values['mig_ofa']:>4}"
-            f" {values['mig_jpg']:>4} |\n"
-            f"|{'':18}|{'0MiB':>19} / {bar1:>8}    |           |                       |\n{_MIG_RULE}"
-        )
-    return texts
+    without = set() if shown.info.device.is_partition else {"mig_rows"}
+    rows = {name: text.format(**columns) for name, text in _TEXTS.items() if name not in without}
+    return rows if shown.process_mib else {**rows, "table_program": ""}
 
 
 def _log(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, str]:

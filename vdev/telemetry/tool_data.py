@@ -17,6 +17,12 @@ def packaged(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
+def texts(name: str) -> Mapping[str, str]:
+    """The templates in a file of this directory. The name of each is in the line before it, in brackets."""
+    _, *parts = re.split(r"^\[(\w+)\]\n", packaged(name), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 @cache
 def script(tool: str) -> str:
     text = packaged(f"{tool}.sh")
@@ -77,17 +83,15 @@ def shell_format(text: str, arguments: Sequence[str]) -> str:
     `@index@` in the text stands for an argument, and `@index:3@` for one with a width. `%.0s` skips an argument: if one
     was left, `printf` would print the format again.
     """
-    if not text:
-        return ""
-    skip, result = "%.0s", ""
-    used = end = 0  # the arguments and the characters of the text so far
+    skip, result, end = "%.0s", "", 0
+    left = [*arguments] if text else []
     for mark in _MARK.finditer(text):
-        argument = arguments.index(mark[1], used)
-        result += _literal(text[end : mark.start()])
-        result += skip * (argument - used)
-        result += f"%{mark[2] or ''}s"
-        used, end = argument + 1, mark.end()
-    return result + _literal(text[end:]) + skip * (len(arguments) - used)
+        if mark[1] in left:  # if not, the mark is part of a device's name
+            skipped = left.index(mark[1])
+            result += _literal(text[end : mark.start()]) + skip * skipped + f"%{mark[2] or ''}s"
+            left = left[skipped + 1 :]
+            end = mark.end()
+    return result + _literal(text[end:]) + skip * len(left)
 
 
 def _literal(text: str) -> str:

@@ -323,6 +323,8 @@ def test_hostile_names(box: Container) -> None:
     assert f"GPU 0: {name} (UUID" in box.run("nvidia-smi", "-L").stdout
     log = ET.fromstring(box.run("nvidia-smi", "-q", "-x").stdout)
     assert name == log.findtext("gpu/product_name")
+    box.give(with_raw(h100(0), attributes={"model": "A @program@ @index@"}))  # marks of vdev's own texts
+    assert 0 == box.run("nvidia-smi").returncode
 
 
 def test_errors_show(box: Container) -> None:
