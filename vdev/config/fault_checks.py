@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from ..faults.effects import ApiFaults, ClaimCall, Rpc
+from ..faults.effects import ApiFaults, Rpc
 from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
 from ..model.device import base_id
 from ..model.entry import Entry
@@ -21,13 +21,14 @@ from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
-_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have each wrong answer
+_CLAIMS = (Rpc.PREPARE, Rpc.UNPREPARE)
+_WRONG: Mapping[str, Sequence[Rpc]] = {  # the calls that can have each wrong answer
     "empty": _LISTS,
     "bogusIds": _LISTS,
     "oversized": _LISTS,
-    "wrongDevice": (ClaimCall.PREPARE,),
-    "skipClaim": tuple(ClaimCall),
-    "claimError": tuple(ClaimCall),
+    "wrongDevice": (Rpc.PREPARE,),
+    "skipClaim": _CLAIMS,
+    "claimError": _CLAIMS,
 }
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")

@@ -18,7 +18,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..errors import InjectedError, VdevError
-from ..faults.effects import Answer, ClaimCall, Rpc
+from ..faults.effects import Answer, Rpc
 from ..faults.engine import Engine
 from ..observe.metrics import Metrics
 
@@ -62,9 +62,7 @@ class RpcCalls:
         self.wake()
 
     @contextlib.asynccontextmanager
-    async def answering(
-        self, rpc: Rpc | ClaimCall, context: Context, *, deadline: float | None = None
-    ) -> AsyncIterator[Answer]:
+    async def answering(self, rpc: Rpc, context: Context, *, deadline: float | None = None) -> AsyncIterator[Answer]:
         """Surround the work of a handler; yields how a fault rule changes its answer."""
         name, begun, code, why = rpc.value, self._clock.now(), "OK", ""
         try:
@@ -90,7 +88,7 @@ class RpcCalls:
         if code != "OK":
             await context.abort(grpc.StatusCode[code], why)  # which raises
 
-    async def inject(self, rpc: Rpc | ClaimCall) -> Answer:
+    async def inject(self, rpc: Rpc) -> Answer:
         """Wait, hang or fail as a fault rule says; return how it changes the answer. Raises InjectedError."""
         found = self._faults.on_call(rpc, self._name)
         if found is None:

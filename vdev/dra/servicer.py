@@ -14,7 +14,7 @@ import structlog
 
 from ..aio.clock import Timing
 from ..deviceplugin.rpc import Context, RpcCalls, unary
-from ..faults.effects import ClaimCall
+from ..faults.effects import Rpc
 from ..faults.engine import Engine
 from ..model.device import Health
 from ..observe.metrics import Metrics
@@ -58,10 +58,8 @@ class DraServicer:
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         claims = {
-            ClaimCall.PREPARE.value: unary(
-                self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse
-            ),
-            ClaimCall.UNPREPARE.value: unary(
+            Rpc.PREPARE.value: unary(self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse),
+            Rpc.UNPREPARE.value: unary(
                 self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
             ),
         }
@@ -70,7 +68,7 @@ class DraServicer:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     async def _prepare(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
-        async with self.calls.answering(ClaimCall.PREPARE, context) as wrong:
+        async with self.calls.answering(Rpc.PREPARE, context) as wrong:
             if wrong.claim_error:
                 claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
                 return pb.NodePrepareResourcesResponse(claims=claims)
@@ -83,7 +81,7 @@ class DraServicer:
             return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
     async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
-        async with self.calls.answering(ClaimCall.UNPREPARE, context) as wrong:
+        async with self.calls.answering(Rpc.UNPREPARE, context) as wrong:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:

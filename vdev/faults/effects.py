@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from ..model import names
 from ..model.scalars import (
@@ -24,26 +24,23 @@ from ..model.scalars import (
     Word,
     between,
     longer_than_nothing,
-    one_of,
 )
 from ..model.section import Section, described, refuse
 
 
 class Rpc(StrEnum):
-    """The calls that the kubelet makes on a device plugin."""
+    """The calls that the kubelet makes on a device plugin, and on a DRA driver about claims."""
 
     OPTIONS = "GetDevicePluginOptions"
     LIST = "ListAndWatch"
     PREFERRED = "GetPreferredAllocation"
     ALLOCATE = "Allocate"
     PRE_START = "PreStartContainer"
-
-
-class ClaimCall(StrEnum):
-    """The calls that the kubelet makes on a DRA driver, about claims."""
-
     PREPARE = "NodePrepareResources"
     UNPREPARE = "NodeUnprepareResources"
+
+
+CALLS_FOR_CLAIMS = frozenset({Rpc.PREPARE, Rpc.UNPREPARE})
 
 
 class Code(StrEnum):
@@ -65,16 +62,6 @@ class Code(StrEnum):
     UNAVAILABLE = "UNAVAILABLE"
     DATA_LOSS = "DATA_LOSS"
     UNAUTHENTICATED = "UNAUTHENTICATED"
-
-
-_CALLS: dict[str, Rpc | ClaimCall] = {each.value: each for each in (*Rpc, *ClaimCall)}
-
-CallName = Annotated[
-    Rpc | ClaimCall,
-    PlainValidator(lambda value: _CALLS[one_of(value, _CALLS)]),
-    WithJsonSchema({"type": "string", "enum": [*_CALLS]}),
-]
-"""One of the calls that the kubelet makes."""
 
 
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(%?)")

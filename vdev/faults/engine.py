@@ -19,7 +19,7 @@ from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
-from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
+from .effects import ApiFaults, RegisterFaults, Rpc, StreamFaults
 from .rules import COUNTS_BEGINNINGS, DEVICE, KINDS, FaultRule
 from .schedule import NO_LABELS, Activation, Dice, begins_between, earliest, hits, on_node, phase, seconds_of
 from .targets import ActiveFaults
@@ -273,7 +273,7 @@ class Engine:
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[RuleRun, float] | None:
+    def on_call(self, rpc: Rpc, name: str) -> tuple[RuleRun, float] | None:
         """Return the first rule that hits this call of a resource or a driver, and the seconds that the call waits."""
         for run in self._active:
             rule = run.rule

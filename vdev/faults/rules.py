@@ -245,7 +245,7 @@ class FaultRule(Placed):
     """The devices count errors, which telemetry shows."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
-    rpc: Annotated[tuple[effects.CallName, ...], OneOrMany()] = ()
+    rpc: Annotated[tuple[effects.Rpc, ...], OneOrMany()] = ()
     """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer: those on a device
     plugin, and NodePrepareResources and NodeUnprepareResources on a DRA driver."""
     delay: Annotated[effects.DelayTimes, Shorthand((dict, Section), _DURATION_JSON, effects.fixed_delay)] | None = None
@@ -326,14 +326,14 @@ class FaultRule(Placed):
     @property
     def of_resources(self) -> bool:
         if self.rpc:
-            return any(isinstance(each, effects.Rpc) for each in self.rpc)
+            return not effects.CALLS_FOR_CLAIMS.issuperset(self.rpc)
         return not self.of_drivers
 
     @property
     def of_drivers(self) -> bool:
         """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
-            return any(isinstance(each, effects.ClaimCall) for each in self.rpc)
+            return not effects.CALLS_FOR_CLAIMS.isdisjoint(self.rpc)
         return self.kind in _OF_DRIVERS
 
     @property
