@@ -48,8 +48,12 @@ def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
-    """The prefix of a slice's name, cut to the allowed length. The number sorts the slices of a pool."""
-    return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
+    """The prefix of a slice's name, cut to the allowed length."""
+    return f"{_number(number)}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
+
+
+def _number(number: int) -> str:
+    return f"{number:05x}"
 
 
 def _batches(items: list[Document], most: int) -> Iterator[list[Document]]:
@@ -105,25 +109,14 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def content(spec: Written) -> Document:
-    """The part of a slice's specification that comparisons use.
-
-    It leaves out the pool's generation and slice count, the times of taints, and empty fields, which the server does
-    not store.
-    """
-    return without({**spec, "pool": None}, {"timeAdded"})
-
-
-def without(spec: Written, fields: Collection[str]) -> Document:
-    """The specification without these fields, also of its devices and their capacities, and without empty ones."""
-    kept = {key: each for key, each in spec.items() if key not in fields and each not in (None, [], {})}
-    return {key: each if key == "attributes" else _without(each, fields) for key, each in kept.items()}
-
-
-def _without(value: Any, fields: Collection[str]) -> Any:
+def without(value: Any, fields: Collection[str]) -> Any:
+    """A specification without these fields, also of its devices and their capacities."""
     if isinstance(value, list):
-        return [_without(each, fields) for each in value]
-    return without(value, fields) if isinstance(value, Mapping) else value
+        return [without(each, fields) for each in value]
+    if isinstance(value, Mapping):
+        kept = {key: each for key, each in value.items() if key not in fields}
+        return {key: each if key == "attributes" else without(each, fields) for key, each in kept.items()}
+    return value
 
 
 def changes(
@@ -135,42 +128,41 @@ def changes(
 ) -> Changes:
     """Return the changes from the present slices of the pool to the `wanted` specifications.
 
-    For faults, the slice count of the pool is too high by `missing`, and its generation is at least `least`.
+    The name of a slice begins with the number of its specification. For faults, the slice count of the pool is too high
+    by `missing`, and its generation is at least `least`.
     """
-    count = len(wanted) + missing
     latest = max(map(generation_of, present), default=0)
-    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest])
-    kept = {id(each) for each, _ in pairs if each is not None}
-    obsolete = tuple(each for each in present if id(each) not in kept)
-    counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
+    pool = {"generation": latest, "resourceSliceCount": len(wanted) + missing}
+    numbered = {each["metadata"]["name"].partition("-")[0]: each for each in sorted(present, key=generation_of)}
+    pairs: list[tuple[Written, Written | None]] = []
+    for number, spec in enumerate(wanted):
+        each = numbered.get(_number(number))
+        spec = _with_times(spec, each["spec"]) if each else spec
+        pairs.append(({**spec, "pool": {**spec["pool"], **pool}}, each))
+
     # One slice may change in place. Several changes need a new generation, so that the scheduler waits for all slices.
-    is_small = sum(not is_same for _, is_same in pairs) <= 1 and counts <= {count} and latest >= least
-    is_small = is_small and all(each is not None for each, _ in pairs)
-    generation = latest if is_small else max(latest + 1, least)
-    update, create = [], []
-    for number, (spec, (each, is_same)) in enumerate(zip(wanted, pairs, strict=True)):
-        pool = {**spec["pool"], "generation": generation, "resourceSliceCount": count}
-        if each is None:
-            create.append((number, {**spec, "pool": pool}))
-        elif not (is_same and is_small):
-            update.append({**each, "spec": {**_with_times(spec, each["spec"]), "pool": pool}})
-    return Changes(delete=obsolete, update=tuple(update), create=tuple(create))
+    is_current = all(each and each["spec"]["pool"] == spec["pool"] for spec, each in pairs)
+    changed = [(spec, each) for spec, each in pairs if each and not _is_same(spec, each["spec"])]
+    if not is_current or len(changed) > 1 or latest < least:
+        pool["generation"] = max(latest + 1, least)
+        pairs = [({**spec, "pool": {**spec["pool"], **pool}}, each) for spec, each in pairs]
+        changed = [(spec, each) for spec, each in pairs if each]
+    kept = {id(each) for _, each in pairs}
+    return Changes(
+        delete=tuple(each for each in present if id(each) not in kept),
+        update=tuple({**each, "spec": spec} for spec, each in changed),
+        create=tuple((number, spec) for number, (spec, each) in enumerate(pairs) if each is None),
+    )
+
+
+def _is_same(wanted: Written, present: Written) -> bool:
+    """Whether two specifications are equal, except for the pool. The server does not store empty lists."""
+    one, other = ({key: each for key, each in spec.items() if each and key != "pool"} for spec in (wanted, present))
+    return one == other
 
 
 def generation_of(slice_: Written) -> int:
     return int(slice_["spec"]["pool"].get("generation") or 0)
-
-
-def _paired(wanted: Sequence[Written], present: Sequence[Written]) -> list[tuple[Written | None, bool]]:
-    """Assign an existing slice to each wanted specification, if one is left; and whether its content is the same."""
-    in_order = sorted(present, key=lambda each: each["metadata"]["name"])
-    free = [(each, content(each["spec"])) for each in in_order]
-    pairs: list[tuple[Written | None, bool]] = []
-    for spec in wanted:
-        asked = content(spec)
-        same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
-        pairs.append((None, False) if same is None else (free.pop(same)[0], True))
-    return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
 
 
 def _with_times(wanted: Written, present: Written) -> Written:
@@ -198,7 +190,6 @@ def _taint(taint: Written) -> tuple[str, str, str]:
 
 STALE = "vdev-stale"
 """The device of an obsolete slice."""
-_OLD, _NEW = 1, 2  # generations
 
 
 def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
@@ -206,31 +197,16 @@ def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) ->
     match fault:
         case "incomplete":
             return changes(wanted, present, missing=1)
-        case "duplicateName":
-            return changes([*wanted, *_again(wanted)], present)
+        case "duplicateName":  # in an additional slice, because the server refuses duplicates within one slice
+            again = [{**spec, "devices": spec["devices"][:1]} for spec in wanted if spec.get("devices")]
+            return changes([*wanted, *again[:1]], present)
         case "oldGeneration":
-            return _beside_old(wanted, present)
+            old = [each for each in present if each["spec"].get("devices") == [{"name": STALE}]]
+            found = changes(wanted, [each for each in present if each not in old], least=2)
+            if old or not wanted:
+                return found
+            pool = {**wanted[-1]["pool"], "generation": 1, "resourceSliceCount": 1}
+            obsolete = {**wanted[-1], "pool": pool, "devices": [{"name": STALE}]}
+            return replace(found, create=(*found.create, (len(wanted), obsolete)))
         case _:  # nothing is written
             return Changes()
-
-
-def _again(wanted: Sequence[Written]) -> Sequence[Written]:
-    """An additional slice with the pool's first device, because the server refuses duplicates within one slice."""
-    first = next((each for each in wanted if each.get("devices")), None)
-    return [] if first is None else [{**first, "devices": first["devices"][:1]}]
-
-
-def _beside_old(wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
-    """The changes to the correct pool and an additional slice of an earlier generation."""
-    latest = max((_NEW, *map(generation_of, present)))
-    old = [each for each in present if generation_of(each) < latest]
-    current = [each for each in present if generation_of(each) == latest]
-    if present and not current:
-        old, current = [], list(present)
-    found = changes(wanted, current, least=_NEW)
-    if old or not wanted:
-        return found
-    pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    node = wanted[-1]["nodeName"]
-    obsolete = {"driver": wanted[-1]["driver"], "nodeName": node, "pool": pool, "devices": [{"name": STALE}]}
-    return replace(found, create=(*found.create, (len(wanted), obsolete)))
