@@ -90,32 +90,13 @@ Progresses = Mapping[str, Progress]
 def advance(
     before: Progresses, spec: Spec, node: str, seen: RepartitionView
 ) -> tuple[dict[str, Progress], Inventory | None]:
-    """Return the next state of each label that the node's entries use, and the inventory if that changes.
-
-    Layouts that cause errors fail. This is checked for all labels together, because labels that change at the same time
-    may only fit together.
-    """
+    """Return the next state of each label that the node's entries use, and the inventory if that changes."""
     groups = grouped((entry.choice.label, entry) for entry in spec.on_node(node) if entry.choice)
-    after = {label: _advanced(label, group, before, spec, node, seen) for label, group in groups.items()}
-    # A pending layout is checked before other programs stop pods for it.
-    pending = {label: each for label, each in after.items() if each.state is RepartitionState.PENDING and each.asked}
-    wanted = {label: replace(each, parts=_target(groups[label], each)) for label, each in pending.items()}
-    old, inventory = in_force(spec, before), None
-    for progresses in (after | wanted, after):
-        new = in_force(spec, progresses)
-        inventory = None if new == old else arrange(new, node, seen.found)
-        if inventory is None:
-            continue
-        if errors_added := set(errors(inventory.problems)).difference(arrange(old, node, seen.found).problems):
-            why = min(each.message for each in errors_added)
-            pairs = zip(old.entries, new.entries, strict=True)
-            changed = {entry.choice.label for was, entry in pairs if entry.choice and entry != was}
-            for label in changed & after.keys():
-                parts = before[label].parts if label in before else {}
-                failed = replace(after[label], state=RepartitionState.FAILED, sentence=why)
-                after[label] = replace(failed, parts=parts, awaited=frozenset())
-            return after, None
-    return after, inventory
+    after = {label: before[label] for label in groups if label in before}
+    for label, group in groups.items():
+        after[label] = _advanced(label, group, after, spec, node, seen)
+    new = in_force(spec, after)
+    return after, None if new == in_force(spec, before) else arrange(new, node, seen.found)
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
@@ -197,6 +178,8 @@ def _advanced(
     if success.parts == current:
         return success
     old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (now, success))
+    if errors_added := set(errors(new.problems)).difference(old.problems):
+        return replace(now, state=RepartitionState.FAILED, sentence=min(each.message for each in errors_added))
     old_devices, new_devices = _devices_of(old), _devices_of(new)
     changed = {
         raw: f"device {index} of {entry.name}"
