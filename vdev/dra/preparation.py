@@ -61,22 +61,22 @@ def prepare(claim: Claim, pool: PublishedPool, node: str) -> PreparedClaim:
     driver = pool.driver
     configs = decoded_configs(claim, driver)
     members = [_member(configs, result, pool, node) for result in claim.results]
-    requests = grouped((each.result.main_request, each) for each in members)
+    by_request = grouped((each.result.main_request, each) for each in members)
     own_kind = kind(driver)
+    requests = {name: _request_device(f"{claim.uid}_{name}", of) for name, of in by_request.items()}
     named: dict[str, cdi.CdiDevice] = {}
-    variables = {name: _request_device(f"{claim.uid}_{name}", of) for name, of in requests.items()}
     devices = []
     for each in members:
         result = each.result
         name = "-".join(filter(None, (claim.uid, result.device, result.share_id)))
-        named[name] = allocation.cdi_device(name, each.resource, each.device)
-        own = variables[result.main_request]
+        named[name] = allocation.device_for_cdi(name, each.resource, each.device)
+        parts = (named[name], requests[result.main_request])
         devices.append(
             PreparedDevice(
                 pool=result.pool,
                 device=result.device,
                 requests=(result.main_request,),
-                cdi=tuple(cdi.qualified(own_kind, part) for part in (name, *([own.name] if _has_edits(own) else []))),
+                cdi=tuple(cdi.qualified(own_kind, part["name"]) for part in parts if part["containerEdits"]),
                 share_id=result.share_id,
                 admin=result.admin,
                 id=each.device.id,
@@ -86,18 +86,20 @@ def prepare(claim: Claim, pool: PublishedPool, node: str) -> PreparedClaim:
                 ignored=ignored_kinds(claim, driver, result),
             )
         )
-    whole: list[cdi.CdiDevice] = []
+    together = ""
     if len(requests) > 1:
         with contextlib.suppress(AllocationError):  # requests that cannot be used together still work one by one
-            whole = [_request_device(claim.uid, members)]
-    extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]
+            requests[""] = _request_device(claim.uid, members)
+            together = cdi.qualified(own_kind, claim.uid) if requests[""]["containerEdits"] else ""
     return PreparedClaim(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
         devices=tuple(devices),
-        document=cdi.document(own_kind, [*named.values(), *extra]),
-        together=cdi.qualified(own_kind, claim.uid) if any(map(_has_edits, whole)) else "",
+        document=cdi.document(
+            own_kind, (each for each in (*named.values(), *requests.values()) if each["containerEdits"])
+        ),
+        together=together,
     )
 
 
@@ -130,11 +132,6 @@ def _member(configs: Decoded, result: AllocationResult, pool: PublishedPool, nod
     )
 
 
-def _has_edits(device: cdi.CdiDevice) -> bool:
-    """Whether it has edits; a CDI device without edits is invalid."""
-    return bool(device.env or device.nodes or device.mounts)
-
-
 def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     """A CDI device with the variables that list these devices, and with their common mounts."""
     whole = ContainerEdits()
@@ -160,7 +157,7 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
                     f"the configuration sets {variable}, which the driver sets itself; remove it there"
                 )
             whole.env[variable] = value
-    return cdi.CdiDevice(name, mounts=tuple(whole.mounts.values()), env=whole.env)
+    return cdi.cdi_device(name, env=whole.env, mounts=whole.mounts.values())
 
 
 def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:

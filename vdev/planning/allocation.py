@@ -1,8 +1,8 @@
 """The response to Allocate, and CDI devices.
 
 `allocate` grants or refuses the ids of a request. `container_edits` merges the edits of the devices of a container:
-variables, device nodes, mounts, annotations and CDI names. `cdi_device` and `cdi_documents` return the same edits as
-CDI devices, for the CDI strategies and for claims.
+variables, device nodes, mounts, annotations and CDI names. `device_for_cdi` and `cdi_documents` return the same edits
+as CDI devices, for the CDI strategies and for claims.
 """
 
 import posixpath
@@ -310,10 +310,8 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     for kind, name, resource, device in cdi_members(inventory):
         members = kinds.setdefault(kind, {})
         if name not in members:
-            made = cdi_device(name, resource, device)
-            if resource.entries[device.raw.entry].is_nvidia:
-                made = replace(made, env={**made.env, **_NOT_TWICE})
-            members[name] = made
+            is_nvidia = resource.entries[device.raw.entry].is_nvidia
+            members[name] = device_for_cdi(name, resource, device, _NOT_TWICE if is_nvidia else EMPTY)
     return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
 
 
@@ -330,15 +328,15 @@ def cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Devi
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device
 
 
-def cdi_device(name: str, resource: Resource, device: Device) -> cdi.CdiDevice:
-    """A device's edits for CDI. The variable names the device, because a CDI device without any edit is invalid."""
+def device_for_cdi(name: str, resource: Resource, device: Device, env: Mapping[str, str] = EMPTY) -> cdi.CdiDevice:
+    """A device's edits for CDI, with these variables. Another variable names the device, so that it has an edit."""
     entry = resource.entries[device.raw.entry]
     prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
     variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"
     values = _values(resource, entry, device)
-    return cdi.CdiDevice(
-        name=name,
+    return cdi.cdi_device(
+        name,
+        env={variable: device.id, **env},
         nodes=_nodes(entry, device, values, resource.flags, driver=True),
         mounts=_mounts(entry, device, values, resource.flags),
-        env={variable: device.id},
     )

@@ -7,30 +7,21 @@ edits.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import itemgetter
 from typing import Annotated, Any, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..model.device import DeviceNode, Mount
+from ..model.device import EMPTY, DeviceNode, Mount
 from ..model.names import digest, domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
 Document = dict[str, Any]
 """A specification, as JSON."""
+CdiDevice = dict[str, Any]
+"""A device of a specification, with its container edits, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
 _MAX_FILE = 200  # characters of a kind in a file name, which leaves room for the suffix of temporary files
-
-
-@dataclass(frozen=True, slots=True)
-class CdiDevice:
-    """One device of a kind, with its container edits."""
-
-    name: str
-    nodes: tuple[DeviceNode, ...] = ()
-    mounts: tuple[Mount, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def kind(resource: str) -> str:
@@ -65,12 +56,19 @@ def file_name(cdi_kind: str) -> str:
 
 def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
     """The specification of a kind."""
-    members = sorted(devices, key=attrgetter("name"))
-    return {
-        "cdiVersion": _version(cdi_kind),
-        "kind": cdi_kind,
-        "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
+    return {"cdiVersion": _version(cdi_kind), "kind": cdi_kind, "devices": sorted(devices, key=itemgetter("name"))}
+
+
+def cdi_device(
+    name: str, *, env: Mapping[str, str] = EMPTY, nodes: Iterable[DeviceNode] = (), mounts: Iterable[Mount] = ()
+) -> CdiDevice:
+    """A device of a specification, with its container edits. A device without edits is invalid."""
+    edits = {
+        "env": [f"{key}={value}" for key, value in sorted(env.items())],
+        "deviceNodes": [_node(node) for node in nodes],
+        "mounts": [_mount(mount) for mount in mounts],
     }
+    return {"name": name, "containerEdits": {key: each for key, each in edits.items() if each}}
 
 
 def edits_by_name(document: Document) -> dict[str, dict[str, Any]]:
@@ -159,21 +157,6 @@ def device_id(device: Mapping[str, Any]) -> str:
     """The id of a device in a document of vdev, from its variable, because its name may be an index."""
     variables: list[str] = device["containerEdits"].get("env", [])
     return next((each.partition("=")[2] for each in variables if "_DEVICE_" in each), str(device["name"]))
-
-
-def _edits(device: CdiDevice) -> dict[str, Any]:
-    edits: dict[str, Any] = {}
-    if device.env:
-        edits["env"] = _variables(device.env)
-    if device.nodes:
-        edits["deviceNodes"] = [_node(node) for node in device.nodes]
-    if device.mounts:
-        edits["mounts"] = [_mount(mount) for mount in device.mounts]
-    return edits
-
-
-def _variables(env: Mapping[str, str]) -> list[str]:
-    return [f"{key}={value}" for key, value in sorted(env.items())]
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:

@@ -53,15 +53,15 @@ def test_two_resources_share_neither_kind_nor_file(one, other):
     files = [cdi.file_name(each) for each in kinds]
     assert files[0] != files[1]
     assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
-    assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
+    assert all(cdi.is_document(cdi.document(kind, [cdi.cdi_device("0", env={"A": "1"})])) for kind in kinds)
 
 
 @pytest.mark.parametrize(
     ("kind", "device", "version"),
     [
-        ("v.x/gpu", cdi.CdiDevice("0", env={"A": "1"}), "0.5.0"),
-        ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/y"),)), "0.5.0"),
-        ("v.x/mig-1g.5gb", cdi.CdiDevice("a", env={"A": "1"}), "0.6.0"),
+        ("v.x/gpu", cdi.cdi_device("0", env={"A": "1"}), "0.5.0"),
+        ("v.x/gpu", cdi.cdi_device("a", nodes=(DeviceNode("/dev/x", "/dev/y"),)), "0.5.0"),
+        ("v.x/mig-1g.5gb", cdi.cdi_device("a", env={"A": "1"}), "0.6.0"),
     ],
 )
 def test_the_version_is_the_lowest_sufficient_one(kind, device, version):
@@ -95,7 +95,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
 def test_variables_for_all_devices_are_moved_to_each_device():
     """Earlier versions wrote them, and pods may still hold these devices after an upgrade."""
     whole = cdi.document(
-        "v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"}), cdi.CdiDevice("b", nodes=(DeviceNode("/b", "/b"),))]
+        "v.x/gpu", [cdi.cdi_device("a", env={"A": "1"}), cdi.cdi_device("b", nodes=(DeviceNode("/b", "/b"),))]
     )
     earlier = whole | {"containerEdits": {"env": ["B=2"]}}
     assert cdi.is_document(earlier)
@@ -110,7 +110,7 @@ def test_variables_for_all_devices_are_moved_to_each_device():
 )
 def test_other_edits_for_all_devices_are_not_ours(common):
     """A file of vdev has variables for all devices, or nothing."""
-    whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
+    whole = cdi.document("v.x/gpu", [cdi.cdi_device("a", env={"A": "1"})])
     assert cdi.is_document(whole)
     assert not cdi.is_document(whole | {"containerEdits": common})
     assert not cdi.is_document(whole | {"more": common})
@@ -126,5 +126,5 @@ def test_variables_are_texts():
 def test_mounts_allow_devices(read_only, access):
     """A serial line or a directory of device nodes is mounted without `nodev`, so that it can be opened."""
     mount = Mount("/dev/pts/3", "/dev/ttyUSB0", read_only=read_only)
-    device, *_ = cdi.document("v.x/uart", [cdi.CdiDevice("a", mounts=(mount,))])["devices"]
+    device, *_ = cdi.document("v.x/uart", [cdi.cdi_device("a", mounts=(mount,))])["devices"]
     assert ["rbind", "nosuid", access] == device["containerEdits"]["mounts"][0]["options"]
