@@ -1,6 +1,7 @@
 """Connects DRA with the agent: a driver for each pool of the plan, and the slices that publish it."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.applier import Applier
 from ..aio.tasks import cancel_and_wait
+from ..errors import HostError
 from ..kube.informer import Informer
 from ..kube.objects import RESOURCE_SLICES
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
 from ..planning.plan import DesiredState
-from .checkpoint import CHECKPOINT, Places, Prepared, recorded_claims
+from .checkpoint import CHECKPOINT, Places, Prepared, read_checkpoint
 from .claim import PreparedClaim
 from .pools import Held
 from .published_devices import DraDevice, Record, empty_pool
@@ -194,5 +196,9 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
 
 
 def _recorded(kubelet_dir: Path) -> dict[str, Prepared]:
-    checkpoints = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
-    return {path.parent.name: claims for path in checkpoints if (claims := recorded_claims(path))}
+    found: dict[str, Prepared] = {}
+    for path in kubelet_dir.glob(f"plugins/*/{CHECKPOINT}"):
+        with contextlib.suppress(HostError, ValueError):  # the driver reports it
+            if claims := read_checkpoint(path):
+                found[path.parent.name] = claims
+    return found

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..deviceplugin.socket_server import MAX_SOCKET_PATH, remove_dead
 from ..errors import HostError, reason_of
@@ -31,16 +30,21 @@ from ..model.names import digest
 from .claim import PreparedClaim
 from .preparation import file_name
 
-log = structlog.get_logger(__name__)
-
 CHECKPOINT = "prepared-claims.json"
 VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
-_CLAIMS = TypeAdapter(tuple[PreparedClaim, ...])
 Prepared = Mapping[str, PreparedClaim]
 """Claims by uid."""
 _ID = "(?:-[0-9a-zA-Z-]{8,36})?"  # of a pod
 _SHORT = "vdev-"  # the prefix of a fingerprint
+
+
+class _Version(BaseModel):
+    version: int
+
+
+class _Record(_Version):
+    claims: tuple[PreparedClaim, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,54 +99,34 @@ def _fitting(path: Path) -> Path:
 
 
 def read_checkpoint(path: Path) -> Prepared | None:
-    """Return the claims; None if there is no record. Blocks. Raises HostError if the file cannot be read.
+    """Return the claims; None if there is no record. Blocks.
 
-    A damaged file is renamed and counts as missing.
+    Raises HostError if the file cannot be read, and ValueError if its content is not a record of this version.
     """
     text = read_plain(path, limit=MAX_BYTES, follow=False)
-    try:
-        return None if text is None else _parsed(text)
-    except ValueError as wrong:
-        log.error("the record of prepared claims cannot be used", file=str(path), reason=str(wrong))
-        with contextlib.suppress(OSError):
-            path.replace(path.with_name(f"{path.name}.spoilt"))
+    if text is None:
         return None
+    body, _, checksum = text.partition(b"\n")
+    try:
+        content = json.loads(body)
+        version = _Version.model_validate(content).version
+        if version != VERSION:
+            raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
+        if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
+            raise ValueError("its checksum does not match")
+        return {each.uid: each for each in _Record.model_validate(content).claims}
+    except (ValidationError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise ValueError("the file is damaged") from wrong
 
 
 def write_checkpoint(path: Path, claims: Prepared) -> None:
     """Replace the record, with a version and a checksum. Blocks. Raises HostError and keeps the old one if it fails."""
-    content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
-    body = json.dumps({"version": VERSION, "claims": content}).encode()
+    record = _Record(version=VERSION, claims=tuple(claims.values()))
+    body = json.dumps(record.model_dump(mode="json")).encode()
     text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
     if len(text) > MAX_BYTES:
         raise HostError(f"cannot write {path}: it would have more than {MAX_BYTES} bytes")
     write_atomic(path, text, mode=0o600)
-
-
-def recorded_claims(path: Path) -> Prepared:
-    """Return the claims in the record at `path`; empty if it cannot be read. Blocks."""
-    with contextlib.suppress(HostError, ValueError):
-        if text := read_plain(path, limit=MAX_BYTES, follow=False):
-            return _parsed(text)
-    return {}
-
-
-def _parsed(text: bytes) -> Prepared:
-    """Return the claims. Raises ValueError, which says what is wrong."""
-    body, _, rest = text.partition(b"\n")
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    match found:
-        case {"version": int(version)} if version != VERSION:
-            raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
-        case {"version": int(), "claims": list(claims)}:
-            if hashlib.sha256(body).hexdigest().encode() != rest.strip():
-                raise ValueError("its checksum does not match")
-            with contextlib.suppress(ValidationError):
-                return {each.uid: each for each in _CLAIMS.validate_python(claims)}
-    raise ValueError("the file is damaged")
 
 
 def write_cdi_file(path: Path, claim: PreparedClaim) -> None:

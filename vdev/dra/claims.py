@@ -9,6 +9,7 @@ that the record was lost. A pod may use that claim, so the file stays until the 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -190,7 +191,13 @@ class Claims:
         Another instance that unprepares a claim removes its CDI file and then writes the record. So if there is no
         record, or the CDI file exists, the claim was not unprepared.
         """
-        recorded = read_checkpoint(self._places.checkpoint)
+        file, recorded = self._places.checkpoint, None
+        try:
+            recorded = read_checkpoint(file)
+        except ValueError as wrong:
+            log.error("the record of prepared claims cannot be used", file=str(file), reason=str(wrong))
+            with contextlib.suppress(OSError):
+                file.replace(file.with_name(f"{file.name}.spoilt"))
         self._recorded = recorded or {}
         known = dict(self._recorded)
         for uid, claim in self.prepared.items():
