@@ -7,7 +7,6 @@ operation returns, so their order is always the same.
 import asyncio
 import contextlib
 import random
-import secrets
 import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -27,14 +26,13 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
     """Install the replacements inside the context. Random values depend on the seed."""
     random.seed(dice.random())
     numbers = iter(range(1, 1_000_000))
-    names = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}", choice=random.choice)
+    names = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}")
 
     with contextlib.ExitStack() as stack:
         for module, name, stand_in in (
             (watch, "inotify_simple", SimpleNamespace(INotify=_INotify)),
             (tasks, "threading", SimpleNamespace(Thread=_Thread)),
             (registration, "secrets", names),
-            (secrets, "choice", random.choice),
             (uuid, "uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)),
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))

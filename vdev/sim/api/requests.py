@@ -3,16 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
 from ..objects import yaml_text
 from . import patches, protobuf_bodies
 from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, value_at
-from .store import Change, ObjectStore, at_version, timestamp, without_status
+from .store import Change, ObjectStore, at_version, status_of, timestamp, without_status
 
 JSON, YAML, APPLY = "application/json", "application/yaml", "application/apply-patch+yaml"
 MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
@@ -97,45 +97,42 @@ _REQUIREMENT = re.compile(
     rf"|(?P<operator>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*"
 )
 _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
+# A label or field, its values (None for any), and whether it must have one of them.
+_Requirement: TypeAlias = tuple[str, set[str] | None, bool]
 
 
 def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Callable[[Document], bool]:
     """Return a predicate for the objects that a request selects. Raises Refused."""
-    fields = list(_fields(kind, params.get("fieldSelector", "")))
-    text = params.get("labelSelector", "")
-    requirements = [_requirement(each) for each in _COMMA.split(text)] if text else []
+    on_labels = _requirements(params.get("labelSelector", ""))
+    on_fields = _requirements(params.get("fieldSelector", ""))
+    for path, values, _ in on_fields:
+        if values is None or path not in ("metadata.name", "metadata.namespace", *kind.selectable):
+            raise Refused(400, "BadRequest", f"field label not supported: {path}")
 
     def chosen(document: Document) -> bool:
         metadata = document["metadata"]
-        labels = metadata.get("labels") or {}
+        fields = {path: _text(document, path) for path, *_ in on_fields}
         return (
             (not namespace or metadata.get("namespace") == namespace)
-            and all((_text(document, path) == value) is wanted for path, value, wanted in fields)
-            and all(
-                ((key in labels) if values is None else (labels.get(key) in values)) is wanted
-                for key, values, wanted in requirements
-            )
+            and _fulfills(fields, on_fields)
+            and _fulfills(metadata.get("labels") or {}, on_labels)
         )
 
     return chosen
 
 
-def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
-    """Parse a field selector: yield path, value, and whether the field must have that value. Raises Refused."""
-    for each in filter(None, text.split(",")):
-        name, equals, value = each.partition("=")
-        wanted = not name.endswith("!")
-        name = name.removesuffix("!")
-        if not equals or name not in ("metadata.name", "metadata.namespace", *kind.selectable):
-            raise Refused(400, "BadRequest", f"field label not supported: {name}")
-        yield name, value.removeprefix("="), wanted
+def _fulfills(held: Mapping[str, str], requirements: list[_Requirement]) -> bool:
+    return all(
+        (key in held if values is None else held.get(key) in values) is wanted for key, values, wanted in requirements
+    )
 
 
-def _requirement(text: str) -> tuple[str, set[str] | None, bool]:
-    """Parse a requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused.
+def _requirements(selector: str) -> list[_Requirement]:
+    return [_requirement(each) for each in _COMMA.split(selector)] if selector else []
 
-    Returns the key, the values (None for any), and whether the label must have one of them.
-    """
+
+def _requirement(text: str) -> _Requirement:
+    """Parse a requirement of a selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         raise Refused(400, "BadRequest", f"unable to parse requirement: {text!r}")
@@ -253,15 +250,12 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
     """Execute a request that writes. Returns the HTTP status and the response body. Raises Refused."""
     if "dryRun" in request.params:
         raise Refused(400, "BadRequest", "this server does not support dryRun")
-    kind, namespace = request.kind, request.namespace
+    kind, namespace, key = request.kind, request.namespace, request.key
     match request.verb:
         case "create" if request.subresource:
             return 201, _act_on_pod(objects, request)
         case "create":
-            document = _understood(kind, request.body)
-            if kind.status and kind.kind != "Node":  # a kubelet creates its Node with the first status
-                document = without_status(document)
-            return 201, objects.create(kind, namespace, document, request.manager)
+            return 201, objects.create(kind, namespace, _written(request, {}, request.body), request.manager)
         case "delete":
             return 200, _delete(objects, request, *request.key, request.body)
         case "deletecollection":
@@ -271,8 +265,27 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
             return 200, _SUCCESS
         case "patch" if request.content_type == APPLY:
             return _apply(objects, request)
-        case _:
-            return 200, _change(objects, request)
+    old = objects.get(kind, *key)
+    if request.verb == "update":
+        sent = request.body
+    elif patched := _PATCHES.get(request.content_type):
+        sent = patched(old, request.body)
+    else:
+        raise unsupported((*_PATCHES, APPLY))
+    new = _written(request, old, sent)
+    return 200, objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
+
+
+def _written(request: Request, old: Document, sent: Any) -> Stored:
+    """Return an object with the part that the request writes: the status, or everything else. Raises Refused."""
+    kind, new = request.kind, _understood(request.kind, sent)
+    if not kind.status or (kind.kind == "Node" and not old):  # a kubelet creates its Node with the first status
+        return new
+    if not request.subresource:
+        return without_status(new) | status_of(old)
+    metadata = new.get("metadata") or {}
+    expected = {field: metadata[field] for field in _PRECONDITIONS if field in metadata}
+    return {**without_status(old), **status_of(new), "metadata": {**old["metadata"], **expected}}
 
 
 def _understood(kind: ApiKind, document: Any) -> Stored:
@@ -295,25 +308,6 @@ def _without_null(value: Any) -> Any:
     return [_without_null(each) for each in value] if isinstance(value, list) else value
 
 
-def _change(objects: ObjectStore, request: Request) -> Document:
-    """Replace or patch the part of an object that belongs to the subresource: the status, or everything else."""
-    kind, key = request.kind, request.key
-    old = objects.get(kind, *key)
-    if request.verb == "update":
-        sent = _understood(kind, request.body)
-    elif patched := _PATCHES.get(request.content_type):
-        sent = _understood(kind, patched(old, request.body))
-    else:
-        raise unsupported((*_PATCHES, APPLY))
-    new = sent
-    if kind.status:
-        main, status = (old, sent) if request.subresource else (sent, old)
-        new = without_status(main) | ({"status": status["status"]} if "status" in status else {})
-        named = {field: each for field, each in (sent.get("metadata") or {}).items() if field in _PRECONDITIONS}
-        new["metadata"] = (main.get("metadata") or {}) | named
-    return objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
-
-
 def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
     kind, options = request.kind, options or {}
     grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
@@ -332,7 +326,7 @@ def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
     status = 200 if objects.has(kind, *key) else 201
     if request.subresource:
         objects.get(kind, *key)
-        body = {"status": body["status"]} if "status" in body else {}
+        body = status_of(body)
     elif status == 201 and (uid := body["metadata"].get("uid")):
         raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
     elif kind.status:

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import itertools
-import secrets
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +23,7 @@ from .validation import wrong_fields, wrong_metadata
 Key: TypeAlias = tuple[str, str]  # namespace and name
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes that a watch can start from
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # characters of the suffix of generated names, as in Kubernetes
-_LONGEST_PREFIX = 58  # of a generated name, so that the name fits into a label
+_LONGEST_PREFIX = 55  # of a generated name, so that the name fits into a label
 _NAMESPACE = BY_NAME["Namespace"]
 _SERVER_FIELDS = {
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"),
@@ -49,6 +47,16 @@ def timestamp() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@contextlib.contextmanager
+def well_formed() -> Iterator[None]:
+    """Convert the exceptions that a malformed object causes to Refused."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
+        raise Refused(400, "BadRequest", text) from error
+
+
 class ObjectStore:
     """All objects of the API server."""
 
@@ -59,6 +67,7 @@ class ObjectStore:
         self._found: defaultdict[ApiKind, dict[Key, Stored]] = defaultdict(dict)
         self._owners: dict[tuple[ApiKind, str, str], Owners] = {}
         self._history: deque[Change] = deque()
+        self._changed = asyncio.Event()  # replaced at each change
         for name in NAMESPACES:
             self.create(_NAMESPACE, "", {"metadata": {"name": name}}, "kube-apiserver")
 
@@ -95,23 +104,22 @@ class ObjectStore:
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """Create an object. Raises Refused."""
         metadata = dict(document.get("metadata") or {})
-        prefix = metadata.get("generateName")
-        while prefix and (not metadata.get("name") or self.has(kind, namespace, metadata["name"])):
-            metadata["name"] = _generated(prefix)
-        name = metadata.get("name", "")
+        name = metadata.get("name") or ""
+        if not name and (prefix := metadata.get("generateName")):
+            metadata["name"] = name = prefix[:_LONGEST_PREFIX] + uuid.uuid4().hex[:8]
         if not isinstance(name, str) or not name:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
         if self.has(kind, namespace, name):
             raise Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists')
         return self._write(kind, (namespace, name), {**document, "metadata": metadata}, (manager, "Update", ""))
 
+    @well_formed()
     def add(self, kind: ApiKind, document: Document) -> Stored:
         """Create an object for the kubelet or the cluster, and its namespace if missing. Raises Refused."""
-        with well_formed():
-            namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
-            if namespace and not self.has(_NAMESPACE, "", namespace):
-                self.create(_NAMESPACE, "", {"metadata": {"name": namespace}}, _MANAGER)
-            return self.create(kind, namespace, document, _MANAGER)
+        namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
+        if namespace and not self.has(_NAMESPACE, "", namespace):
+            self.create(_NAMESPACE, "", {"metadata": {"name": namespace}}, _MANAGER)
+        return self.create(kind, namespace, document, _MANAGER)
 
     def edit(self, kind: ApiKind, namespace: str, name: str, edit: Callable[[dict[str, Any]], None]) -> Stored | None:
         """Edit an object for the kubelet or the cluster. Returns None if it does not exist. Raises Refused."""
@@ -230,11 +238,9 @@ class ObjectStore:
     ) -> Stored:
         """Delete an object, or mark it as deleted if it waits for its kubelet or has finalizers. Raises Refused."""
         found = self.get(kind, namespace, name)
-        for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            wanted, actual = (preconditions or {}).get(field), found["metadata"][field]
-            if wanted and wanted != actual:
-                text = f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {actual}"
-                raise conflict(kind, name, text)
+        for field, wanted in (preconditions or {}).items():
+            if wanted and wanted != (actual := found["metadata"][field]):
+                raise conflict(kind, name, f"Precondition failed: {field} is {actual}, not {wanted}")
         at_once = now or value_at(found, "spec.terminationGracePeriodSeconds") == 0
         waits = kind.graceful and not at_once and value_at(found, "spec.nodeName")
         if not waits and not found["metadata"].get("finalizers"):
@@ -276,6 +282,8 @@ class ObjectStore:
         self._history.append(Change(self.version, kind, old, new))
         if len(self._history) > _KEPT:
             self.forgotten = self._history.popleft().version
+        self._changed.set()
+        self._changed = asyncio.Event()
         for listener in self._listeners[:]:
             listener()
 
@@ -286,14 +294,8 @@ class ObjectStore:
 
     async def newer(self, version: int) -> None:
         """Wait until the store has a newer version."""
-        changed = asyncio.Event()
-        stop = self.listen(changed.set)
-        try:
-            while self.version <= version:
-                await changed.wait()
-                changed.clear()
-        finally:
-            stop()
+        while self.version <= version:
+            await self._changed.wait()
 
 
 def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str) -> Refused:
@@ -308,13 +310,12 @@ def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str)
     return Refused(409, "Conflict", text, causes=causes)
 
 
-def _generated(prefix: str) -> str:
-    """Generate a name like Kubernetes (names.SimpleNameGenerator)."""
-    return prefix[:_LONGEST_PREFIX] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
-
-
 def without_status(document: Document) -> Stored:
     return {name: value for name, value in document.items() if name != "status"}
+
+
+def status_of(document: Document) -> Stored:
+    return {"status": document["status"]} if "status" in document else {}
 
 
 def at_version(document: Stored, version: int | str) -> Stored:
@@ -373,13 +374,3 @@ def _place(kind: str, namespace: str) -> tuple[ApiKind, str]:
 
 def _namespace(kind: ApiKind, namespace: str) -> str:
     return (namespace or "default") if kind.namespaced else ""
-
-
-@contextlib.contextmanager
-def well_formed() -> Iterator[None]:
-    """Convert the exceptions that a malformed object causes to Refused."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
-        raise Refused(400, "BadRequest", text) from error
