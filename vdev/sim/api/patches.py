@@ -71,39 +71,27 @@ def operations(document: Any, patch: Any) -> Any:
 
 def _operate(document: Any, operation: Mapping[str, Any]) -> None:
     """Apply one operation. Raises LookupError, TypeError, ValueError or AttributeError if it is not possible."""
-    at, last = _place(document, operation["path"])
-    match operation["op"]:
-        case "test":
-            if (at[last] if isinstance(at, list) else at.get(last)) != operation["value"]:
-                raise ValueError("another value")
-        case "remove":
-            at.pop(last)
-        case "replace":
-            at.pop(last)
-            _add(at, last, operation["value"])
-        case "add":
-            _add(at, last, operation["value"])
-        case unknown:
-            raise ValueError(unknown)
-
-
-def _add(at: Any, last: Any, value: Any) -> None:
-    if isinstance(at, dict):
-        at[last] = value
-    elif last <= len(at):
-        at.insert(last, value)
-    else:
-        raise IndexError(last)
-
-
-def _place(document: Any, path: str) -> tuple[Any, Any]:
-    """Return the map or list that contains the last element of a path, and the key or index of that element."""
-    _, *above, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
+    _, *above, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/"))
     at = document
     for part in above:
         at = at[int(part)] if isinstance(at, list) else at[part]
-    if not isinstance(at, list):
-        return at, last
-    if last != "-" and not last.isdecimal():
-        raise ValueError(last)
-    return at, len(at) if last == "-" else int(last)
+    place: Any = last
+    if isinstance(at, list):
+        place = len(at) if last == "-" else int(last)
+        if not 0 <= place <= len(at):
+            raise IndexError(place)
+    match operation["op"]:
+        case "test":
+            if (at[place] if isinstance(at, list) else at.get(place)) != operation["value"]:
+                raise ValueError("another value")
+        case "remove":
+            del at[place]
+        case "replace":
+            at[place]  # raises LookupError if it does not exist
+            at[place] = operation["value"]
+        case "add" if isinstance(at, list):
+            at.insert(place, operation["value"])
+        case "add":
+            at[place] = operation["value"]
+        case unknown:
+            raise ValueError(unknown)
