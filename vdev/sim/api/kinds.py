@@ -42,6 +42,12 @@ class ApiKind:
         return f"{self.root}{'/namespaces/{namespace}' * self.namespaced}/{self.plural}"
 
     @property
+    def subresources(self) -> Mapping[str, list[str]]:
+        """The verbs of each subresource."""
+        status = {"status": ["get", "patch", "update"]} if self.status else {}
+        return {**status, **{action: ["create"] for action in self.actions}}
+
+    @property
     def full(self) -> str:
         """The name in messages, such as `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -168,13 +174,12 @@ def _resources(kinds: list[ApiKind]) -> Document:
     for each in kinds:
         row = {"name": each.plural, "singularName": each.kind.lower(), "namespaced": each.namespaced, "kind": each.kind}
         rows.append({**row, "verbs": _VERBS, "shortNames": list(each.short)})
-        if each.status:
-            rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
-        for action in each.actions:
-            api_version, kind = POD_ACTIONS[action]
-            group, _, version = api_version.rpartition("/")
-            created = {"group": group, "version": version, "kind": kind, "verbs": ["create"]}
-            rows.append({**row, **created, "name": f"{each.plural}/{action}"})
+        for name, verbs in each.subresources.items():
+            rows.append({**row, "name": f"{each.plural}/{name}", "verbs": verbs})
+            if name in POD_ACTIONS:
+                api_version, kind = POD_ACTIONS[name]
+                group, _, version = api_version.rpartition("/")
+                rows[-1] |= {"group": group, "version": version, "kind": kind}
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version, "resources": rows}
 
 

@@ -257,11 +257,11 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
         case "create":
             return 201, objects.create(kind, namespace, _written(request, {}, request.body), request.manager)
         case "delete":
-            return 200, _delete(objects, request, *request.key, request.body)
+            return 200, _delete(objects, request, request.name, request.body)
         case "deletecollection":
             chosen = selection(kind, namespace, request.params)
             for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
-                _delete(objects, request, each["metadata"].get("namespace", ""), each["metadata"]["name"], request.body)
+                _delete(objects, request, each["metadata"]["name"], request.body)
             return 200, _SUCCESS
         case "patch" if request.content_type == APPLY:
             return _apply(objects, request)
@@ -308,8 +308,8 @@ def _without_null(value: Any) -> Any:
     return [_without_null(each) for each in value] if isinstance(value, list) else value
 
 
-def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
-    kind, options = request.kind, options or {}
+def _delete(objects: ObjectStore, request: Request, name: str, options: Document | None) -> Document:
+    kind, namespace, options = request.kind, request.namespace, options or {}
     grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
     found = objects.delete(kind, namespace, name, options.get("preconditions"), now=str(grace) == "0")
     return found if objects.has(kind, namespace, name) else _SUCCESS
@@ -354,7 +354,7 @@ def _act_on_pod(objects: ObjectStore, request: Request) -> Document:
     if request.subresource == "binding":
         _bind(objects, request, document)
     else:
-        _delete(objects, request, *request.key, document.get("deleteOptions"))
+        _delete(objects, request, request.name, document.get("deleteOptions"))
     return {**_SUCCESS, "code": 201}
 
 

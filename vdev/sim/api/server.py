@@ -146,14 +146,12 @@ class ApiServer:
         for kind in self.kinds:
             respond = functools.partial(self._receive, kind, "")
             if kind.namespaced:
-                found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET", "DELETE"]))
+                found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET"]))
             found.append(Route(kind.path, respond, methods=["GET", "POST", "DELETE"]))
             found.append(Route(f"{kind.path}/{{name}}", respond, methods=["GET", "PUT", "PATCH", "DELETE"]))
-            subresources = {action: ["POST"] for action in kind.actions}
-            if kind.status:
-                subresources["status"] = ["GET", "PUT", "PATCH"]
-            for name, methods in subresources.items():
+            for name, verbs in kind.subresources.items():
                 respond = functools.partial(self._receive, kind, name)
+                methods = [method for method, (verb, _) in _VERBS.items() if verb in verbs]
                 found.append(Route(f"{kind.path}/{{name}}/{name}", respond, methods=methods))
         return found
 
@@ -189,15 +187,11 @@ async def _about(document: Document, _sent: HttpRequest) -> Response:
 
 async def _refuse(_sent: HttpRequest, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        error = Refused(error.status_code, *_NO_ROUTE[error.status_code])
+        error = Refused(error.status_code, error.detail.replace(" ", ""), error.detail)
     assert isinstance(error, Refused)
     return JSONResponse(error.document, error.status)
 
 
-_NO_ROUTE = {
-    404: ("NotFound", "the server could not find the requested resource"),
-    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
-}
 _HANDLERS = {Refused: _refuse, HTTPException: _refuse}
 
 

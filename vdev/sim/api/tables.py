@@ -2,38 +2,40 @@
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .kinds import ApiKind, Document, value_at
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+_COLUMNS = [
+    {"name": name, "type": "string", "format": "", "description": name, "priority": 0}
+    for name in ("Name", "Status", "Age")
+]
 
 
 def form(kind: ApiKind, accept: str) -> Callable[[Document], Document]:
-    """Return a function that converts a response to the form that the client accepts: unchanged, or a table."""
-    columns = _COLUMNS.get(kind.kind)
-    if columns is None or not _wants_table(accept):
+    """Return a function that converts a response to the form that the client prefers: unchanged, or a table."""
+    status = _STATUS.get(kind.kind)
+    if status is None or "as=Table" not in accept.partition(",")[0]:
         return lambda document: document
-    heads = [{"name": name, "type": "string", "format": "", "description": name, "priority": 0} for name in columns]
+
+    def row(document: Document) -> Document:
+        metadata = document["metadata"]
+        lifetime = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(metadata["creationTimestamp"])
+        return {
+            "cells": [metadata["name"], status(document), age(lifetime)],
+            "object": {**document, "kind": kind.kind, "apiVersion": kind.api_version},
+        }
 
     def table(document: Document) -> Document:
-        items = document.get("items", [document])
-        named = {"kind": kind.kind, "apiVersion": kind.api_version}
         return {
             "kind": "Table",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": {"resourceVersion": document["metadata"]["resourceVersion"]},
-            "columnDefinitions": heads,
-            "rows": [{"cells": [c(each) for c in columns.values()], "object": {**each, **named}} for each in items],
+            "columnDefinitions": _COLUMNS,
+            "rows": [row(each) for each in document.get("items", [document])],
         }
 
     return table
-
-
-def _wants_table(accept: str) -> bool:
-    """Whether the client prefers a table, like kubectl."""
-    media_type, *options = accept.partition(",")[0].replace(" ", "").split(";")
-    return media_type == "application/json" and {"as=Table", "v=v1", "g=meta.k8s.io"} == set(options)
 
 
 def age(since: dt.timedelta) -> str:
@@ -41,14 +43,6 @@ def age(since: dt.timedelta) -> str:
     seconds = max(0, int(since.total_seconds()))
     unit, length = next((row for row in _UNITS if seconds >= 2 * row[1]), ("s", 1))
     return f"{seconds // length}{unit}"
-
-
-def _name(document: Document) -> str:
-    return str(document["metadata"]["name"])
-
-
-def _age(document: Document) -> str:
-    return age(dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(document["metadata"]["creationTimestamp"]))
 
 
 def _pod_status(pod: Document) -> str:
@@ -73,7 +67,4 @@ def _node_status(node: Document) -> str:
     return f"{shown},SchedulingDisabled" if value_at(node, "spec.unschedulable") else shown
 
 
-_COLUMNS: Mapping[str, Mapping[str, Callable[[Document], Any]]] = {
-    "Pod": {"Name": _name, "Status": _pod_status, "Age": _age},
-    "Node": {"Name": _name, "Status": _node_status, "Age": _age},
-}
+_STATUS: Mapping[str, Callable[[Document], str]] = {"Pod": _pod_status, "Node": _node_status}
