@@ -39,7 +39,6 @@ class NodeObjects:
     def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
-        self._given: set[str] = set()  # UIDs of the pods that were passed to the kubelet
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
@@ -88,6 +87,7 @@ class NodeObjects:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _sync(self, group: asyncio.TaskGroup) -> None:
+        """Reconcile once. All pods of the kubelet come from here."""
         self._write_node()
         mine = {each["metadata"]["uid"]: each for each in self._objects.all(_POD) if self._is_mine(each)}
         pods = {pod.uid: pod for pod in self._kubelet.pods()}
@@ -102,13 +102,10 @@ class NodeObjects:
             elif gone:
                 self._objects.delete(_POD, meta["namespace"], meta["name"])
             # Otherwise, pass the pod to the kubelet, unless an older pod of this name has not ended.
-            elif uid not in self._given and f"{meta['namespace']}/{meta['name']}" not in keys:
-                self._given.add(uid)
+            elif f"{meta['namespace']}/{meta['name']}" not in keys:
                 group.create_task(self._start(document), name=f"start pod {meta['name']}")
-        for uid in self._given - mine.keys():
-            self._given.discard(uid)
-            if uid in pods:
-                self._delete(group, pods[uid], force=True)
+        for uid in pods.keys() - mine.keys():
+            self._delete(group, pods[uid], force=True)
         events = self._kubelet.journal.events
         for each in events[self._written_events :]:
             self._write_event(each.pod, each.reason, each.message)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from .patches import LIST_KEYS, ONE_VALUE, Place, merged
+from .patches import LIST_KEYS, ONE_VALUE, merged
 
 Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
@@ -22,12 +22,13 @@ UNOWNED = {  # fields that only the server writes
 _GONE = object()
 
 
-def _members(value: Any, place: Place) -> list[tuple[str, Place, Any]] | None:
-    """Return path element, place and value of each member of a map or list; None for a single value."""
+def _members(value: Any, path: Path) -> list[tuple[Path, Any]] | None:
+    """Return path and value of each member of a map or list; None for a single value."""
+    place = tuple("*" if part.startswith("k:") else part[2:] for part in path)
     if isinstance(value, dict) and place != ONE_VALUE:
-        return [(f"f:{name}", (*place, name), each) for name, each in value.items()]
+        return [((*path, f"f:{name}"), each) for name, each in value.items()]
     if isinstance(value, list) and (keys := LIST_KEYS.get(place)):
-        return [(_item(keys, each), (*place, "*"), each) for each in value]
+        return [((*path, _item(keys, each)), each) for each in value]
     return None
 
 
@@ -35,16 +36,15 @@ def _item(keys: Iterable[str], item: Mapping[str, Any]) -> str:
     return "k:" + json.dumps({key: item[key] for key in keys if key in item}, separators=(",", ":"))
 
 
-def _fields(value: Any, path: Path = (), place: Place = ()) -> dict[Path, Any]:
-    members = _members(value, place)
+def _fields(value: Any, path: Path = ()) -> dict[Path, Any]:
+    members = _members(value, path)
     if members is None or value == {}:
         return {path: value}
     found: dict[Path, Any] = {}  # an empty list has no owner
-    for part, inner, each in members:
-        at = (*path, part)
-        if part.startswith("k:"):
+    for at, each in members:
+        if at[-1].startswith("k:"):
             found[at] = None
-        found |= _fields(each, at, inner)
+        found |= _fields(each, at)
     return found
 
 
@@ -65,16 +65,15 @@ def shown(path: Path) -> str:
     return text
 
 
-def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Place = ()) -> Any:
+def _without(value: Any, dropped: Collection[Path], path: Path = ()) -> Any:
     """Return a value without dropped fields and the containers that become empty; `_GONE` if nothing is left."""
-    members = _members(value, place)
+    members = _members(value, path)
     if not members:
         return value
     kept = {}
-    for part, inner, each in members:
-        at = (*path, part)
-        if at not in dropped and (rest := _without(each, dropped, at, inner)) is not _GONE:
-            kept[part] = rest
+    for at, each in members:
+        if at not in dropped and (rest := _without(each, dropped, at)) is not _GONE:
+            kept[at[-1]] = rest
     if path and not kept:
         return _GONE
     return {part[2:]: each for part, each in kept.items()} if isinstance(value, dict) else [*kept.values()]
