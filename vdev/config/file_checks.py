@@ -1,6 +1,7 @@
 """Checks of the file as a whole: entries against each other, flags, labels and conditions, sharing, sizes, `fleet`."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..faults.rules import FaultRule
@@ -11,13 +12,10 @@ from ..model.geometry import resource_suffix
 from ..model.names import (
     domain_and_name,
     node_name_problem,
-    resource_name_problem,
     value_problem,
 )
 from ..model.problem import KeyPath, Place, Problem, Severity
-from ..model.scalars import MAX_COUNT
 from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
-from ..planning.sharing import MPS_CLIENTS
 from .loader import Document
 from .messages import ProblemReport
 from .parser import problem_at
@@ -170,17 +168,17 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
     declared = {entry.resource for entry in spec.entries} | partition_names(spec)
     for block in model.blocks:
-        for number, item in enumerate(block.resources):
-            _devices(item, block.resources[:number], report.of(item))
+        for item in block.resources:
+            _devices(item, report.of(item))
         _renames(block, declared, report)
     if model.mps:
         _mps(spec, model.mps, report)
 
 
-def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemReport) -> None:
-    """Check that the list is not empty, and that no device is in it twice or in an earlier item for the resource.
+def _devices(item: SharedItem, report: ProblemReport) -> None:
+    """Check that the list is not empty, and that no device is in it twice.
 
-    In a file for NVIDIA's plugin, a device in two items gets the larger number of replicas.
+    `planning.sharing` checks that the devices exist and that no two items share one.
     """
     lenient = item.for_nvidia
     if item.devices == ():
@@ -191,29 +189,6 @@ def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemRepo
         if device in listed[:index]:
             message = f"device {device} is listed twice"
             report.unless(("devices", index), message, "list each device once", "it counts once", lenient=lenient)
-    for other in before:
-        if item.name == other.name and (clash := _clash(item, other)):
-            place = report.document.value_place(other.where.path)
-            message = f"{clash} of {item.name} is already shared, at {place}"
-            hint = "items for one resource must list different devices"
-            instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-            report.unless("devices" if report.has("devices") else (), message, hint, instead, lenient=lenient)
-            break
-
-
-def _clash(item: SharedItem, other: SharedItem) -> str:
-    """Return a device that both items share, for messages, or the empty string."""
-    wanted, taken = _shared_devices(item), _shared_devices(other)
-    if wanted is None:
-        return "every device"
-    return next((f"device {each}" for each in wanted if taken is None or each in taken), "")
-
-
-def _shared_devices(item: SharedItem) -> dict[str, None] | None:
-    """Return the devices of an item in order, or None for all; a count means the lowest indices."""
-    if isinstance(item.devices, int):
-        return dict.fromkeys(str(index) for index in range(min(item.devices, MAX_COUNT)))
-    return None if item.devices is None else dict.fromkeys(item.devices)
 
 
 def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:
@@ -222,16 +197,9 @@ def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> N
         here = report.of(item)
         target = item.rename or block.default_name(item)
         key = "rename" if item.rename else "name"
-        templated = "{" in item.name
-        if templated and item.name not in declared:
-            hint = "write it as the entry does, or name one of the resources that it makes"
-            here.error("name", f"no entry has the resource {item.name}", hint)
-        if templated and item.rename:
+        if "{" in item.name and item.rename:
             hint = "set renameByDefault, or give the entry another name"
             here.key_error("rename", f"rename would give one name to every resource of {item.name}", hint)
-        made = target != item.name and not item.rename and not templated
-        if made and (problem := resource_name_problem(target)):
-            here.error(key, f"renameByDefault makes it {problem}", "give it a rename")
         other = first.setdefault(target, item)
         if target != item.name and target in declared:
             message = f"{item.name} shared as {target} collides with the resource of that name"
@@ -249,10 +217,6 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
     partitioned = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
     for item in mps.resources:
         here = report.of(item)
-        if item.replicas > MPS_CLIENTS:
-            message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
-            hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
-            here.unless("replicas", message, hint, instead, lenient=item.for_nvidia)
         if item.name in partitioned:
             at = report.document.key_place((*partitioned[item.name], "partitions"))
             here.error("name", f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")
@@ -260,33 +224,25 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
-MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
-_LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
+MAX_TOTAL = 1_000_000  # devices and replicas of a node, over all resources: about a gigabyte of memory
 
 
 def _sizes(spec: Spec, report: ProblemReport) -> None:
-    """Refuse numbers of devices that do not fit in a list, before the devices are created.
+    """Refuse numbers of devices that need too much memory, before the devices are created.
 
-    `planning.inventory` checks the exact limit, which is in bytes. Entries with `onNodes` are not counted, because
-    they may never be on one node.
+    `planning.inventory` checks the kubelet's limit for a list, which is in bytes. Entries with `onNodes` are not
+    counted, because they may never be on one node.
     """
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for entry in spec.entries:
         if entry.virtual and not entry.on_nodes and entry.listed:
-            before = counts.get(entry.resource, 0)
-            counts[entry.resource] = before + entry.virtual.count
-            if before <= MAX_COUNT < counts[entry.resource]:
-                report.of(entry).error("virtual", f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
-    if (total := sum(counts.values())) > MAX_TOTAL:
-        report.error("devices", f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
-    for block in spec.sharing_blocks.blocks:
-        for item in block.resources:
-            known = counts.get(item.name, 1)
-            shared = min(known, item.devices) if isinstance(item.devices, int) else known
-            shared = len(item.devices) if isinstance(item.devices, tuple) else shared
-            if shared * item.replicas > MAX_COUNT:
-                message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
-                report.of(item).error("replicas", message, _LIMIT)
+            counts[entry.resource] += entry.virtual.count
+    total = counts.total()
+    for item in spec.sharing.resources if spec.sharing else ():
+        shared = len(item.devices) if isinstance(item.devices, tuple) else item.devices
+        total += item.replicas * (counts[item.name] if shared is None else min(shared, counts[item.name]))
+    if total > MAX_TOTAL:
+        report.error("devices", f"a node would have {total} devices and replicas", f"at most {MAX_TOTAL} are allowed")
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def slots_of(
             yield name, entry, Slot(device.id, device, None, device.raw.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
+        if rule.replicas > most:
             problems.append(_too_many_clients(name, device, rule, most))
             if not rule.for_nvidia:
                 continue
@@ -64,17 +64,22 @@ def chosen(
 ) -> dict[str, SharedItem]:
     """The rule that shares each device. If two rules name a device, this is an error and the first one applies.
 
-    In a file for NVIDIA's plugin, this is not an error and the rule with more replicas applies.
+    In a file for NVIDIA's plugin, this is a warning and the rule with more replicas applies.
     """
     rule_of: dict[str, SharedItem] = {}
     for rule in rules:
-        for device in _selected(problems, spec, members, rule):
-            if device.id in rule_of and rule.for_nvidia:
-                rule_of[device.id] = max(rule_of[device.id], rule, key=lambda each: each.replicas)
-            elif device.id in rule_of:
-                message = f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}"
-                problems.append(error(rule.where, message))
+        devices = _selected(problems, spec, members, rule)
+        if clash := next((device for device in devices if device.id in rule_of), None):
+            message = f"device {clash.ordinal} of {resource!r} is already shared by {rule_of[clash.id].where}"
+            if rule.for_nvidia:
+                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+                problems.append(warning(rule.where, message, instead))
             else:
+                hint = "items for one resource must list different devices"
+                problems.append(error(rule.where, message, hint))
+        for device in devices:
+            first = rule_of.setdefault(device.id, rule)
+            if rule.for_nvidia and rule.replicas > first.replicas:
                 rule_of[device.id] = rule
     return rule_of
 

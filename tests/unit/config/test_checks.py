@@ -341,33 +341,20 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "sharing", "expected"),
+    ("count", "sharing", "total"),
     [
-        ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet accepts"),
-        (
-            "count: 5",
-            "{name: example.com/a, replicas: 30000}",
-            "10 devices of example.com/a shared by 30000 make 300000",
-        ),
-        (
-            "count: 5",
-            "{name: example.com/a, replicas: 150000, devices: 2}",
-            "2 devices of example.com/a shared by 150000",
-        ),
-        (
-            "count: 5",
-            "{name: example.com/a, replicas: 150000, devices: [0, 1]}",
-            "2 devices of example.com/a shared by",
-        ),
+        ("200000", "", 1_200_000),
+        ("50000", "{name: a.b/a, replicas: 40}", 2_300_000),
+        ("50000", "{name: a.b/a, replicas: 200000, devices: 7}", 1_700_000),
+        ("50000", "{name: a.b/a, replicas: 200000, devices: [0, 1, 2, 3, 4]}", 1_300_000),
     ],
 )
-def test_too_many_devices_are_refused(count: str, sharing: str, expected: str) -> None:
+def test_too_many_devices_are_refused(count: str, sharing: str, total: int) -> None:
     """The check runs before the devices are created."""
-    text = "devices:\n"
-    for name in ("a", "b"):
-        text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
+    text = "".join(f"- {{name: {name}, resource: a.b/{name}, virtual: {{count: {count}}}}}\n" for name in "abcdef")
     text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
-    assert expected in "\n".join(refusals(text))
+    expected = f"f:2:1: devices: a node would have {total} devices and replicas; at most 1000000 are allowed"
+    assert [expected] == refusals(f"devices:\n{text}")
 
 
 def test_dangerous_paths_can_be_allowed() -> None:

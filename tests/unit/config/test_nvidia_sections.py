@@ -10,6 +10,7 @@ from vdev.errors import ConfigError
 from vdev.model.entry import DeviceListStrategy, MigStrategy
 from vdev.model.problem import Override
 from vdev.model.spec import SharingKind
+from vdev.planning.plan import prove
 
 COMPLETE = """
 version: v1
@@ -163,11 +164,6 @@ def test_every_rule_has_its_message_and_place(subtests):
             "does not work with migStrategy mixed",
         ),
         (
-            "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
-            "f:2:51: sharing.mps.resources[0].replicas: ",
-            "MPS serves at most 48 clients of a device",
-        ),
-        (
             f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
             "f:2:36: sharing.mps.resources[0].name: ",
             "partitions cannot be shared with MPS, and nvidia.com/gpu has some, at f:3:71",
@@ -189,23 +185,25 @@ def test_every_rule_has_its_message_and_place(subtests):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "words"),
+    ("one", "other", "device"),
     [
-        ("all", "all", "every device of nvidia.com/gpu is already shared, at f:4:7"),
-        ("all", "[3]", "device 3 of nvidia.com/gpu is already shared"),
-        ("[3]", "all", "every device of nvidia.com/gpu is already shared"),
-        ("2", "3", "device 0 of nvidia.com/gpu is already shared"),
-        ("2", "[1]", "device 1 of nvidia.com/gpu is already shared"),
-        ("[0, 7]", "1", "device 0 of nvidia.com/gpu is already shared"),
-        ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is already shared"),
+        ("all", "all", 0),
+        ("all", "[3]", 3),
+        ("[3]", "all", 3),
+        ("2", "3", 0),
+        ("2", "[1]", 1),
+        ("[0, 7]", "1", 0),
+        ("[0, 1]", "[2, 1]", 1),
     ],
 )
-def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
+def test_items_for_one_resource_must_not_overlap(one: str, other: str, device: int) -> None:
     """The second item has the error."""
     text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    (message,) = refusals(f"{text}devices: []")
-    assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
-    assert words in message
+    loaded = config.load_text(f"{text}devices: [{{name: a, resource: nvidia.com/gpu, virtual: {{count: 8}}}}]", "f")
+    (message,) = map(str, prove(loaded.spec))
+    assert message.startswith("f:5:7: sharing.timeSlicing.resources[1]: ")
+    first = "f:4:7: sharing.timeSlicing.resources[0]"
+    assert f"device {device} of 'nvidia.com/gpu' is already shared by {first}; items for one resource" in message
 
 
 @pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
@@ -224,10 +222,6 @@ def test_items_for_one_resource_may_have_different_devices(one: str, other: str)
         (
             "resources: [{name: a.b/x, replicas: 2, rename: a.b/n}, {name: a.b/y, replicas: 2, rename: a.b/n}]",
             "a.b/y shared as a.b/n collides with a.b/x",
-        ),
-        (
-            f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
-            "renameByDefault makes it the part of",
         ),
     ],
 )
