@@ -21,6 +21,7 @@ from ..model.template import Template
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # line breaks, bidi overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # invalid in variables and in messages to the kubelet
 _ATTRIBUTE = "attributes."
+_CHECKED = ("container", "health", "preStart", "onAllocate", "onRelease", "sysfs", "usb")
 _MAX_QUOTED = 60  # characters of a value
 
 
@@ -43,11 +44,7 @@ def checked(
     """All devices by entry; devices with values that the entry's templates must not contain are marked as refused."""
     devices: dict[str, list[RawDevice]] = {}
     for entry in entries:
-        places = [
-            (path, use, template)
-            for path, template in templates(entry)
-            if not template.is_constant and (use := _use(path))
-        ]
+        places = _places(entry)
         own = devices[entry.name] = []
         refused = []
         for raw in found.get(entry.name, ()):
@@ -63,23 +60,24 @@ def checked(
     return devices
 
 
-def _use(path: KeyPath) -> _Use | None:
-    """The use of the template at these keys of an entry; None if it is not a path and no container or command gets it.
+def _places(entry: Entry) -> Sequence[_Place]:
+    """The templates for paths and for what a container or command gets. The paths of `glob` are those of real files."""
+    written = entry.written
+    found = [*templates({key: written[key] for key in _CHECKED if key in written})]
+    if entry.virtual and entry.virtual.node and (inside := entry.virtual.node.container_path):
+        found.append((("virtual", "node", "containerPath"), inside))
+    return [(path, _use(path), template) for path, template in found if not template.is_constant]
 
-    The paths of `glob` are those of real files.
-    """
+
+def _use(path: KeyPath) -> _Use:
     match path:
         case ("container", "env", _):
             return _Use.VARIABLE
         case ("container", "annotations", _):
             return _Use.ANNOTATION
-        case ("health", "command", _) | ("preStart" | "onAllocate" | "onRelease", _, "command", _):
+        case (*_, "command", _):
             return _Use.WORD
-        case ("container", _, _, _) | ("health", _) | ("preStart" | "onAllocate" | "onRelease", _, _):
-            return _Use.PATH
-        case ("sysfs", _) | ("usb", _, _) | ("virtual", "node", "containerPath"):
-            return _Use.PATH
-    return None
+    return _Use.PATH
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
