@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ..dra.pools import claimed_by_name
+from ..dra.pools import claimed_devices
 from ..errors import ApiServerError
 from ..model.problem import Problem, warning
 from ..planning import repartition
@@ -42,7 +42,7 @@ class NodeLayouts:
             return
         if not self._follows:
             await self._follow()
-        in_use, claimed = self._agent.holders.in_use, claimed_by_name(previous.pools, self._agent.dra.claimed)
+        in_use, claimed = self._agent.holders.in_use, claimed_devices(previous.pools, self._agent.dra.claimed)
         view = RepartitionView(
             labels=None if self._view.document is None else self._view.labels,
             found=reconciler.scan.devices,
@@ -54,7 +54,7 @@ class NodeLayouts:
         )
         after, inventory = await asyncio.to_thread(repartition.advance, self.progresses, spec, self._node, view)
         if inventory is not None:
-            now_claimed = claimed_by_name(previous.pools, self._agent.dra.claimed)
+            now_claimed = claimed_devices(previous.pools, self._agent.dra.claimed)
             if not (now_claimed.keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all()):
                 self._agent.pending.add()  # pods or claims got devices in the meantime: decide again
                 return

@@ -1,6 +1,6 @@
 """The pools of a node: the devices that each DRA driver publishes for claims.
 
-devices for claims       ─► described         names, attributes, capacity, counters
+devices for claims       ─► attributes        names, attributes, capacity, counters
 health, faults, presence ─► published_pools   taints, and lost devices that claims still use
 """
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..faults.targets import NONE, ActiveFaults
 from ..model import names
-from ..model.device import GONE, Device, grouped
+from ..model.device import GONE, Slot, grouped
 from ..model.dra import Attribute
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
@@ -21,29 +21,23 @@ from .attributes import Describer, string_attribute, typed_attribute
 from .nvidia_devices import Nvidia
 from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
-Claimed = Mapping[str, Mapping[str, DraDevice]]
-"""By driver and published name: the devices of prepared claims, in the form in which they are published while lost."""
-NOTHING_CLAIMED: Claimed = {}
 Held = Mapping[str, Mapping[str, Record | None]]
 """By driver: the published names of devices that prepared claims use, each with its record if there is one."""
+Claimed = Mapping[tuple[str, str], DraDevice]
+"""By driver and published name: the devices of prepared claims, in the form in which they are published while lost."""
+NOTHING_CLAIMED: Claimed = {}
 
 
 def claimed_devices(before: Pools, held: Held) -> Claimed:
     """The devices of claims, as they are published while lost: from the pools `before`, or from their records."""
-    found: dict[str, dict[str, DraDevice]] = {}
-    for driver, names_of in held.items():
+    found: dict[tuple[str, str], DraDevice] = {}
+    for driver, records in held.items():
         pool = before.get(driver)
-        for name, written in names_of.items():
+        for name, written in records.items():
             known = pool.by_name.get(name) if pool else None
             if device := lost(pool, known) if pool and known else recalled(written):
-                found.setdefault(driver, {})[name] = device
+                found[driver, name] = device
     return found
-
-
-def claimed_by_name(before: Pools, held: Held) -> dict[tuple[str, str], Device]:
-    """The devices that claims use, by driver and published name."""
-    claimed = claimed_devices(before, held)
-    return {(driver, name): each.device for driver in claimed for name, each in claimed[driver].items()}
 
 
 def published_pools(
@@ -59,29 +53,11 @@ def published_pools(
     device that is lost or no longer shared stays unchanged, and devices that overlap it are not published.
     """
     found: dict[str, PublishedPool] = {}
-    for driver in sorted(offers.keys() | claimed.keys()):
+    for driver in sorted({*offers, *(driver for driver, _ in claimed)}):
         offered = offers.get(driver) or Resource(driver, ())
-        pool = _with_taints(described(driver, offered), present.get(driver) or offered, faults)
-        found[driver] = _with_held(pool, claimed.get(driver, {}))
+        pool = _present(offered, present.get(driver) or offered, faults)
+        found[driver] = _with_held(pool, {name: device for (of, name), device in claimed.items() if of == driver})
     return found
-
-
-def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) -> PublishedPool:
-    """The pool with health and taints, without devices that are not present."""
-    devices: list[DraDevice] = []
-    for device in whole.devices:
-        slot = present.by_id.get(device.device.id)
-        if slot is None:
-            continue
-        key = (whole.driver, slot.id)
-        xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
-        if xids or rules or not slot.health.healthy:
-            own = of_health(present.entries[device.entry], slot.health, xids)
-            taints = (*own, *(Taint(each.key, each.effect, each.value) for each in rules))
-            last = {(each.key, each.effect): each for each in taints}  # the last one of several wins
-            device = replace(device, taints=tuple(last.values()), health=slot.health)
-        devices.append(device)
-    return replace(whole, devices=tuple(devices))
 
 
 def _with_held(pool: PublishedPool, held: Mapping[str, DraDevice]) -> PublishedPool:
@@ -123,8 +99,9 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
     )
 
 
-def described(driver: str, offered: Resource) -> PublishedPool:
-    """Describe the devices of a driver as a pool in which all devices are healthy."""
+def _present(offered: Resource, present: Resource, faults: ActiveFaults) -> PublishedPool:
+    """The pool of a driver that offers these devices, with those that are present."""
+    driver = offered.name
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
     places = _places(offered.entries.values())
@@ -142,12 +119,25 @@ def described(driver: str, offered: Resource) -> PublishedPool:
             else:
                 devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
         problems.extend(flaws.values())
+    slots = ((each, present.by_id.get(each.device.id)) for each in devices.values())
     return PublishedPool(
         driver=driver,
-        devices=tuple(devices.values()),
+        devices=tuple(_judged(each, slot, present, faults) for each, slot in slots if slot),
         offered=offered,
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def _judged(device: DraDevice, slot: Slot, present: Resource, faults: ActiveFaults) -> DraDevice:
+    """The device with its health and taints."""
+    key = (present.name, slot.id)
+    xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
+    if not (xids or rules) and slot.health.healthy:
+        return device
+    own = of_health(present.entries[device.entry], slot.health, xids)
+    taints = (*own, *(Taint(each.key, each.effect, each.value) for each in rules))
+    last = {(each.key, each.effect): each for each in taints}  # the last one of several wins
+    return replace(device, taints=tuple(last.values()), health=slot.health)
 
 
 def _places(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:

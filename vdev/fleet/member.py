@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from ..dra.pools import Held, claimed_by_name, published_pools
+from ..dra.pools import Held, claimed_devices, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine, LoadedRule
@@ -175,7 +175,7 @@ class Member:
             found=self._found,
             listed=listed,
             in_use=in_use,
-            claimed=claimed_by_name(pools, claimed),
+            claimed=claimed_devices(pools, claimed),
             now=in_use.asked_at,
         )
         self._progresses, base = repartition.advance(before, spec, node, view)

@@ -200,8 +200,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     held, claimed = NOTHING_CLAIMED, dict[DeviceKey, Device]()
     if observed.claimed:
         held = claimed_devices(previous.pools, observed.claimed)
-        for driver in held:
-            claimed |= {(driver, each.device.id): each.device for each in held[driver].values()}
+        claimed = {(driver, each.device.id): each.device for (driver, _), each in held.items()}
         devices = _without_claimed(devices, claimed)
 
     # 4. A lost device stays in its list until no pod can hold it. Devices that overlap it are Unhealthy until then.

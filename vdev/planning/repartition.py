@@ -19,6 +19,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from ..dra.published_devices import DraDevice
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, RawDevice, base_id, grouped
 from ..model.entry import Entry
@@ -77,7 +78,7 @@ class RepartitionView:
     """The device lists that were sent to the kubelet."""
     in_use: InUse = InUse()
     """The devices that pods may hold."""
-    claimed: Mapping[tuple[str, str], Device] = field(default_factory=dict)
+    claimed: Mapping[tuple[str, str], DraDevice] = field(default_factory=dict)
     """The devices of prepared claims, by driver and published name."""
     now: float = 0.0
     intervals: Intervals = PRODUCTION
@@ -259,8 +260,8 @@ def _taken_away(
 
     users = {(use.driver, use.device): use.pod for use in seen.in_use.claims}
     held = [(key, seen.in_use.pods.get(key, "")) for key in sorted(seen.in_use.all())]
-    for (driver, published), device in sorted(seen.claimed.items(), key=itemgetter(0)):
-        held.append(((driver, device.id), users.get((driver, published), "")))
+    for (driver, published), claimed in sorted(seen.claimed.items(), key=itemgetter(0)):
+        held.append(((driver, claimed.device.id), users.get((driver, published), "")))
 
     for key, pod in held:
         if taken := gone.get(base_id(key[1])):
