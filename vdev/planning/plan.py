@@ -204,15 +204,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         devices = _without_claimed(devices, claimed)
 
     # 4. A lost device stays in its list until no pod can hold it. Devices that overlap it are Unhealthy until then.
-    kept = keep_in_use(
-        devices,
-        observed.in_use,
-        observed.now,
-        listed=previous.advertised,
-        retired=previous.retired,
-        lately_dropped=previous.dropped,
-        intervals=intervals,
-    )
+    kept = keep_in_use(devices, observed.in_use, observed.now, previous, intervals)
 
     # 5. A fault rule can remove a device from its list even if a pod holds it, so this comes after step 4.
     advertised, devices = targets.drop(kept.inventory, faults.dropped), targets.drop(devices, faults.dropped)

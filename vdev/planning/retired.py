@@ -8,7 +8,7 @@ another name) are Unhealthy until then.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import UNKNOWN_ENTRY, Device, DeviceKey, Health, Key, RawDevice, Slot, base_id, grouped
@@ -16,7 +16,10 @@ from ..model.names import domain_and_name
 from .in_use import InUse
 from .naming import partition, whole_device
 from .partitions import placements
-from .resources import EMPTY, Inventory, Resource
+from .resources import Inventory, Resource
+
+if TYPE_CHECKING:
+    from .plan import Previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +52,26 @@ class Lists:
 
 
 def keep_in_use(
-    devices: Inventory,
-    in_use: InUse,
-    now: float,
-    *,
-    listed: Inventory = EMPTY,
-    retired: Mapping[Key, Retired] | None = None,
-    lately_dropped: Mapping[str, Dropped] | None = None,
-    intervals: Intervals = PRODUCTION,
+    devices: Inventory, in_use: InUse, now: float, before: "Previous", intervals: Intervals = PRODUCTION
 ) -> Lists:
-    """Return the lists of these devices, and of `listed` devices that vanished, until no pod can hold them."""
+    """Return the lists of these devices, and of listed devices that vanished, until no pod can hold them."""
     # 1. The kubelet looks up health by the bare id, so only one resource may list an id at a time. Another resource
     # lists it only after the kubelet has had time to process its removal from the first.
-    owner: dict[str, str] = {}  # by id: the resource that may list it
-    for each, it in (lately_dropped or {}).items():
-        if now - it.at < intervals.retire_handover:
-            owner[each] = it.resource
-    for name, resource in listed.resources.items():
+    dropped = before.dropped.items()
+    owner = {each: it.resource for each, it in dropped if now - it.at < intervals.retire_handover}
+    for name, resource in before.advertised.resources.items():
         owner |= dict.fromkeys(resource.by_id, name)
 
     # 2. Devices that vanished wait in their list. So do devices that an earlier process listed, if its state file is
     # lost. If the sources name several resources for one id, the resource whose pod is known lists it, because the
     # other name is from an old checkpoint.
-    waiting = _vanished(devices, listed, retired or {}, now)
-    for key, slot in _unlisted(devices, listed, in_use, now).items():
+    waiting = {
+        (name, slot.id): before.retired.get((name, slot.id)) or Retired(resource, slot, now)
+        for name, resource in before.advertised.resources.items()
+        for slot in resource.slots
+        if not _has(devices, (name, slot.id))
+    }
+    for key, slot in _unlisted(devices, before.advertised, in_use, now).items():
         waiting[key] = slot
         owner.setdefault(key[1], key[0])
 
@@ -111,17 +110,6 @@ def keep_in_use(
     again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 20))
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
     return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
-
-
-def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
-    """The slots that are listed but no longer exist."""
-    found = {}
-    for name, resource in listed.resources.items():
-        for slot in resource.slots:
-            key = (name, slot.id)
-            if not _has(devices, key):
-                found[key] = retired.get(key) or Retired(resource, slot, now)
-    return found
 
 
 def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) -> dict[Key, Retired]:
