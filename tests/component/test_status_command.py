@@ -193,17 +193,6 @@ def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("environ", "colors"),
-    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
-)
-def test_colors_depend_on_terminal_and_environment(environ, colors, monkeypatch):
-    """See https://no-color.org. A file never gets colors."""
-    assert not common.has_colors(environ)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert colors is common.has_colors(environ)
-
-
 async def test_a_live_view_never_scrolls(monkeypatch, capsys):
     """Each view ends with the codes that clear the rest of the screen."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,6 @@ from ..agent.options import Group
 from ..errors import UsageError, VdevError
 from ..model.problem import Place, Problem
 from . import options
-
-
-class Color(StrEnum):
-    """Colors by their meaning."""
-
-    BAD = "31"
-    DOUBT = "33"
-    GOOD = "32"
-    FAINT = "2"
-    BOLD = "1"
-
-
-def has_colors(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether stdout is a terminal with colors, and NO_COLOR is not set (https://no-color.org)."""
-    return sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-def painted(text: str, *colors: Color) -> str:
-    """The text, with these colors if stdout is a terminal."""
-    return f"\x1b[{';'.join(colors)}m{text}\x1b[0m" if colors and has_colors() else text
 
 
 async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, as_json: bool = False) -> None:
@@ -49,8 +28,6 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, 
             lines, output = list(await frame()), sys.stdout
         except VdevError as failed:
             lines, output = [f"vdev: {failed}"], sys.stderr if as_json else sys.stdout
-            if not as_json:
-                lines = [painted(lines[0], Color.BAD)]
         end = "" if as_json else "\n"
         print(_screen(lines) if in_place else "\n".join([*lines, end]), end="", file=output, flush=True)
         await asyncio.sleep(every)
@@ -59,7 +36,7 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, 
 def _screen(lines: Sequence[str]) -> str:
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
-        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Color.FAINT)]
+        lines = [*lines[: room - 1], f"… and {len(lines) - room + 1} more lines"]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     return f"\x1b[?7l\x1b[H{shown}\x1b[J\x1b[?7h"  # without line wrap, so the terminal cuts long lines
 
@@ -139,14 +116,7 @@ def exit_code(problems: Iterable[Problem]) -> int:
     return 2 if any(problem.is_error for problem in problems) else 0
 
 
-def table(
-    columns: Columns,
-    items: Sequence[Any],
-    *,
-    most: int | None = None,
-    color: Callable[[Any], Color | None] = lambda _: None,
-    indent: str = "  ",
-) -> Iterator[str]:
+def table(columns: Columns, items: Sequence[Any], *, most: int | None = None, indent: str = "  ") -> Iterator[str]:
     """Yield the first `most` items in columns, and the number of the others.
 
     Columns without values are left out, so a table without items is empty. Control characters are replaced.
@@ -158,12 +128,8 @@ def table(
         if {*cells} - {"-"}:
             filled.append([head, *cells])
     rooms = [max(map(len, column)) for column in filled]
-    lines = [
-        indent + "  ".join(cell.ljust(room) for cell, room in zip(row, rooms, strict=True)).rstrip()
-        for row in zip(*filled, strict=True)
-    ]
-    colors = (Color.FAINT, *map(color, shown))
-    yield from (painted(line, paint) if paint else line for line, paint in zip(lines, colors, strict=False))
+    for row in zip(*filled, strict=True):
+        yield indent + "  ".join(cell.ljust(room) for cell, room in zip(row, rooms, strict=True)).rstrip()
     yield from more(items, shown=len(shown))
 
 

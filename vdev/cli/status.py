@@ -11,7 +11,6 @@ from typing import Any
 from ..agent import command_socket
 from ..model.problem import counted
 from . import common, options
-from .common import Color, painted
 
 DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
@@ -64,8 +63,7 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _config(status["config"])
     for problem in status["problems"]:
         hint = f"; {problem['hint']}" if problem["hint"] else ""
-        color = Color.BAD if problem["severity"] == "error" else Color.DOUBT
-        yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", color)
+        yield f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}"
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
     for resource in sorted(status["resources"], key=_is_well):
@@ -74,12 +72,11 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
     well = "stand-by" if status["standBy"] else "ready"
-    state = painted(well, Color.GOOD) if status["ready"] else painted("NOT READY", Color.BAD)
-    yield f"node {status['node']}, vdev {status['version']}, {state}"
+    yield f"node {status['node']}, vdev {status['version']}, {well if status['ready'] else 'NOT READY'}"
     if status["standBy"]:
         yield f"  {status['standBy']}"
     for reason in status["notReady"]:
-        yield painted(f"  {reason}", Color.BAD)
+        yield f"  {reason}"
 
 
 def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
@@ -89,7 +86,7 @@ def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[
             yield f"no devices; vdev plan FILE --node-name {node} --explain says why"
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
-    unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"
+    unhealthy = f"{bad} unhealthy" if bad else "all healthy"
     offered = f"{counted(len(resources), 'resource')}, {counted(len(devices), 'device')}"
     yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
 
@@ -114,7 +111,7 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
     if status["capacity"] and status["kubeletDecidesAllocatable"]:
         yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
     if node["problem"]:
-        yield painted(f"  {node['problem']}", Color.BAD)
+        yield f"  {node['problem']}"
 
 
 def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
@@ -124,10 +121,10 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         published = counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
         devices = counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or not _is_healthy(device)]
-        unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
+        unhealthy = f", {each['unhealthy']} unhealthy" if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         columns: common.Columns = {"DEVICE": "name", "HEALTH": "health", "REASON": _why}
-        yield from common.table(columns, tainted, most=common.SHOWN, color=_color)
+        yield from common.table(columns, tainted, most=common.SHOWN)
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
         yield from common.more(claims, " claims")
@@ -139,8 +136,7 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
     if config["lastReloadSuccessful"]:
         yield applied
     else:
-        refused = f"a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
-        yield f"{applied}; {painted(refused, Color.BAD)}"
+        yield f"{applied}; a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
         yield f"  vdev validate {files} shows what is wrong with it"
     if config["keptAt"]:
         yield f"  it is the last good one, from {config['keptFile']}: the files have had errors since the start"
@@ -153,7 +149,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
     if not actions["failed"]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
-    yield f"{painted(counts, Color.BAD)}; mend the commands and files that the configuration has for them"
+    yield f"{counts}; mend the commands and files that the configuration has for them"
     to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
     for each in actions["failures"][:_ACTIONS]:
         pod = f", pod {each['pod']}" if each["pod"] else ""
@@ -169,7 +165,7 @@ def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
         active = f"DRILL: {counted(faults['active'], 'injected fault')} active ({names})"
-        yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Color.DOUBT)
+        yield f"{active}; see vdev fault list, and vdev fault clear NAME to end one"
 
 
 def _is_well(resource: dict[str, Any]) -> bool:
@@ -186,18 +182,14 @@ def _resource(resource: dict[str, Any], *, in_full: bool) -> Iterator[str]:
     drain = ", draining" if resource["draining"] else ""
     count = f"{resource['allocatable']}/{resource['capacity']} allocatable"
     yield ""
-    yield painted(f"{resource['name']}: {count}, {resource['state']}{trouble}{drain}", Color.BOLD)
+    yield f"{resource['name']}: {count}, {resource['state']}{trouble}{drain}"
     if in_full:
         devices = sorted(resource["devices"], key=_is_healthy)
-        yield from common.table(_DEVICE, devices, most=common.SHOWN, color=_color)
+        yield from common.table(_DEVICE, devices, most=common.SHOWN)
 
 
 def _is_healthy(device: dict[str, Any]) -> bool:
     return bool(device["health"] == "Healthy")
-
-
-def _color(device: dict[str, Any]) -> Color | None:
-    return None if _is_healthy(device) else Color.BAD
 
 
 def _why(device: dict[str, Any]) -> str:

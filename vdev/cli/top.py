@@ -11,7 +11,6 @@ from ..agent import command_socket
 from ..errors import UsageError, VdevError
 from ..model.problem import counted
 from . import common, options
-from .common import Color, painted
 
 SORTS = {"load": "load", "memory": "memoryUsedMiB", "temperature": "temperature", "power": "power", "name": ""}
 """The sensor of each sort order; without one, devices are sorted by name."""
@@ -75,7 +74,6 @@ async def _document(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
 
 _BAR = 10  # characters
 _FULL = 100.0
-_WARM = 85.0  # °C from which a device is shown in a color
 _Device = dict[str, Any]
 
 
@@ -85,7 +83,7 @@ def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str
     yield _summary(document["node"], devices)
     yield ""
     devices = sorted(devices, key=lambda each: _order(each, sort))
-    yield from common.table(_COLUMNS, devices, most=rows or None, color=_color, indent="")
+    yield from common.table(_COLUMNS, devices, most=rows or None, indent="")
 
 
 def names_of(device: _Device) -> set[str]:
@@ -100,7 +98,7 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     whole = {each["parent"] or each["id"]: each for each in devices}.values()
     power = sum(each["power"] for each in whole)
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
-    state = painted(f"{wrong} with faults", Color.BAD) if wrong else "none with faults"
+    state = f"{wrong or 'none'} with faults"
     count = counted(len(devices), "device")
     watts = f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {watts}"
@@ -120,14 +118,6 @@ def _trouble(each: _Device) -> str:
         parts.append(f"{each['eccUncorrected']} ECC errors")
     drill = f" (drill: {each['injected']})" if each["injected"] else ""
     return ", ".join(parts) + drill if parts else ""
-
-
-def _color(each: _Device) -> Color | None:
-    if each["lost"] or each["health"] != "Healthy":
-        return Color.BAD
-    if _trouble(each) or each["temperature"] >= _WARM:
-        return Color.DOUBT
-    return None if each["holders"] else Color.FAINT
 
 
 def _holders(each: _Device) -> list[str]:
