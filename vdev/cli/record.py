@@ -7,7 +7,7 @@ that is shared again.
 
 import argparse
 import asyncio
-import functools
+import contextlib
 import hashlib
 import itertools
 import posixpath
@@ -95,9 +95,19 @@ def run(args: argparse.Namespace) -> int:
 
 # --- the hardware -----------------------------------------------------------------------------------------------------
 
-_NVIDIA_VENDOR = "/proc/driver/nvidia/gpus"
+_NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 _ACCELERATORS = ("0x03", "0x12", "0x0b40")  # display, processing accelerators, co-processors
 _HUB = "09"
+# The attributes in sysfs of each field.
+_PCI = {"vendor": "vendor", "product": "device", "driver": "driver"}
+_USB = {
+    "vendor": "idVendor",
+    "product": "idProduct",
+    "serial": "serial",
+    "maker": "manufacturer",
+    "model": "product",
+    "driver": "driver",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,64 +128,49 @@ class HardwarePiece:
     numa: int | None = None
     is_accelerator: bool = False
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes of a device of this model."""
+        known = {"vendor": self.vendor, "product": self.product, "maker": self.maker, "model": self.model}
+        return {key: text for key, text in known.items() if text}
+
 
 def pieces(host: HostRoot) -> list[HardwarePiece]:
     """The hardware of the host that can be read. Blocks."""
-    tree, gpus, found = SysTree(host), dict(_gpus(host)), []
-    for address, directory in _members(tree, "/sys/bus/pci/devices"):
-        read = functools.partial(tree.text, directory)
+    tree, gpus, found = SysTree(host), _gpus(host), []
+    for address, directory in _members(tree, "pci"):
+        read: dict[str, Any] = {field: tree.text(directory, name).removeprefix("0x") for field, name in _PCI.items()}
         uuid, model = gpus.get(address, ("", ""))
-        node = read("numa_node")
-        piece = HardwarePiece(
-            "pci",
-            address,
-            read("vendor").removeprefix("0x"),
-            read("device").removeprefix("0x"),
-            serial=uuid,
-            model=model,
-            driver=read("driver"),
-            numa=int(node) if node.isdecimal() else None,
-            is_accelerator=read("class").startswith(_ACCELERATORS),
+        node = tree.text(directory, "numa_node")  # -1 if it is not known
+        numa = int(node) if node.isdecimal() else None
+        is_accelerator = tree.text(directory, "class").startswith(_ACCELERATORS)
+        found.append(
+            HardwarePiece("pci", address, serial=uuid, model=model, numa=numa, is_accelerator=is_accelerator, **read)
         )
-        found.append(piece)
-    for port, directory in _members(tree, "/sys/bus/usb/devices"):
-        read = functools.partial(tree.text, directory)
-        if ":" not in port and read("bDeviceClass") != _HUB:
-            piece = HardwarePiece(
-                "usb",
-                port,
-                read("idVendor").lower(),
-                read("idProduct").lower(),
-                serial=read("serial"),
-                maker=read("manufacturer"),
-                model=read("product"),
-                driver=read("driver"),
-            )
-            found.append(piece)
+    for port, directory in _members(tree, "usb"):
+        if ":" not in port and tree.text(directory, "bDeviceClass") != _HUB:  # an interface has a colon
+            read = {field: tree.text(directory, name) for field, name in _USB.items()}
+            found.append(HardwarePiece("usb", port, **read))
     return found
 
 
-def _members(tree: SysTree, listing: str) -> list[tuple[str, str]]:
+def _members(tree: SysTree, bus: str) -> list[tuple[str, str]]:
     try:
-        return tree.members(listing)
+        return tree.members(f"/sys/bus/{bus}/devices")
     except HostError:
         return []
 
 
-def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
+def _gpus(host: HostRoot) -> dict[str, tuple[str, str]]:
     """UUID and model of NVIDIA's GPUs by PCI address, from the driver's files."""
-    try:
-        names = [name for name, _ in host.entries(_NVIDIA_VENDOR)]
-    except HostError:
-        return
-    for name in names:
-        try:
-            text = host.read_text(posixpath.join(_NVIDIA_VENDOR, name, "information"))
-        except HostError:
-            continue
-        lines = (line.partition(":") for line in (text or "").splitlines())
-        known = {key.strip(): value.strip() for key, _, value in lines}
-        yield name.lower(), (known.get("GPU UUID", ""), known.get("Model", ""))
+    found = {}
+    with contextlib.suppress(HostError):
+        for name, _ in host.entries(_NVIDIA_GPUS):
+            text = host.read_text(posixpath.join(_NVIDIA_GPUS, name, "information")) or ""
+            lines = (line.partition(":") for line in text.splitlines())
+            known = {key.strip(): value.strip() for key, _, value in lines}
+            found[name.lower()] = known.get("GPU UUID", ""), known.get("Model", "")
+    return found
 
 
 # --- the devices ------------------------------------------------------------------------------------------------------
@@ -185,7 +180,6 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECA
 _UNFIT = re.compile(rf"{REPLICA_MARK}|[^A-Za-z0-9._:-]+")  # in the id of a virtual device
 _MAX_ID = 54  # leaves room for a replica's number
 _SHORTEST = 4  # characters of a serial number that is looked for in ids
-_NVIDIA = "10de"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +197,7 @@ class _Device:
     @property
     def kind(self) -> tuple[object, ...]:
         """The properties that all devices of an entry share."""
-        piece = self.piece
-        known = self.preset or (piece and (piece.vendor, piece.product, piece.maker, piece.model))
+        known = self.preset or (self.piece and tuple(self.piece.attributes.items()))
         return self.resource, known, self.numa is not None, self.replicas
 
 
@@ -293,7 +286,7 @@ class Recording:
             bad = [replica_id(own, number) for number in range(replicas) if is_shared and not healthy.get(number)]
             if not any(healthy.values()):
                 bad = [own]
-            piece = _piece_of(base, self.hardware) or _only_model(resource, base, self.hardware)
+            piece = _piece_of(base, self.hardware)
             preset = "" if base.startswith("MIG-") else _preset(piece, resource)
             numa = next((slot.numa for slot in slots if slot.numa), ())
             if len(numa) > 1:
@@ -314,13 +307,10 @@ class Recording:
         nodes = [device.numa for device in alike if device.numa is not None]
         if nodes:
             virtual["numa"] = nodes[0] if len(set(nodes)) == 1 else nodes
-        piece = first.piece
-        if piece is not None and not first.preset:
-            known = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
-            virtual["attributes"] = {key: text for key, text in known.items() if text}
+        if first.piece is not None and not first.preset:
+            virtual["attributes"] = first.piece.attributes
         name = self.draft.entry_name(first.resource.rpartition("/")[2])
-        placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
-        places = [f"{own}: {self._described(piece)}" for own, piece in placed]
+        places = [f"{device.id}: {self._described(device.piece)}" for device in alike if device.piece]
         self.draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)
         if first.replicas > 1:
             self.draft.share(first.resource, first.replicas, name)
@@ -333,24 +323,12 @@ def _number(slot: KubeletDevice) -> int:
 
 
 def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
-    """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
+    """The piece whose serial number, UUID or PCI address is in the id."""
     for piece in hardware:
-        for name in filter(None, (piece.serial, piece.place)):
-            may_be_part = _ADDRESS.fullmatch(name) or name == piece.serial
-            if device == name or (may_be_part and len(name) >= _SHORTEST and name in device):
+        for name in (piece.serial, piece.place if piece.kind == "pci" else ""):
+            if len(name) >= _SHORTEST and name in device:
                 return piece
     return None
-
-
-def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
-    """The model of a GPU with an unknown UUID, if all GPUs of the node have one model. Its place is not known."""
-    if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
-        return None
-    models = {(piece.vendor, piece.product) for piece in hardware if piece.vendor == _NVIDIA and piece.is_accelerator}
-    if len(models) != 1:
-        return None
-    vendor, product = models.pop()
-    return HardwarePiece("pci", "", vendor, product)
 
 
 def _preset(piece: HardwarePiece | None, resource: str) -> str:
