@@ -1,7 +1,7 @@
 """The `vdev` command: imports the module of the sub-command, runs it, and turns exceptions into exit codes.
 
-Each command is a module with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in `COMMANDS`. A
-module is imported only if its command is called, so that commands without a kubelet start fast.
+Each command is a module with `EPILOG`, `add_arguments` and `run(args) -> int`, listed in `COMMANDS`. A module is
+imported only if its command is called, so that commands without a kubelet start fast.
 
 Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 """
@@ -103,14 +103,16 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         near = did_you_mean(name, COMMANDS)
         raise UsageError(f"unknown command {name!r}; " + (near or f"expected one of {', '.join(COMMANDS)}"))
     parser, modules = parser_of([name])
-    module = modules.get(name)
-    found, rest = parser.parse_known_args(spelled_out(arguments, _options(parser)))
-    extra = getattr(module, "EXTRA", "")
-    if extra and not any(each.startswith("-") for each in rest):
-        setattr(found, extra, rest)  # positional arguments after options, which argparse does not assign
-    elif rest:
-        raise UsageError(_unknown(rest[0], parser, name))
-    found.run = module.run if module else lambda _: parser.print_help()
+    command, own = parser, arguments
+    if list(arguments[:1]) == [name]:
+        command, own = subcommands(parser)[name], arguments[1:]
+    # Options and positional arguments may be mixed, except where argparse does not support it.
+    is_mixed = not subcommands(command) and "--" not in own
+    parse = command.parse_known_intermixed_args if is_mixed else command.parse_known_args
+    found, rest = parse(spelled_out(own, _options(command)))
+    if rest:
+        raise UsageError(_unknown(rest[0], command))
+    found.run = modules[name].run if name else lambda _: parser.print_help()
     return found
 
 
@@ -140,15 +142,19 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
         if name in chosen:
             file = "imports" if name == "import" else name  # `import` is a keyword
             modules[name] = module = importlib.import_module(f".{file}", __name__)
-            command.description, command.epilog = module.DESCRIPTION, module.EPILOG
+            command.description, command.epilog = sentence(summary), module.EPILOG
             module.add_arguments(command)
     return parser, modules
 
 
-def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
+def sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
+
+
+def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     flag, known = argument.partition("=")[0], _options(parser)
     near = did_you_mean(flag, known) if flag.startswith("-") and flag not in known else ""
-    return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
+    return f"unknown argument {argument!r}; " + (near or f"see {parser.prog} --help")
 
 
 def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:

@@ -16,10 +16,6 @@ from ..planning.allocation import cdi_documents, container_edits
 from ..planning.resources import Inventory, Resource
 from . import common, options, plan
 
-EXTRA = "ids"
-"""The name of the positional arguments after `--resource`."""
-
-DESCRIPTION = "Show what a container gets if the kubelet allocates these devices to it."
 EPILOG = """examples:
   vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
@@ -62,12 +58,10 @@ def run(args: argparse.Namespace) -> int:
     if args.claim is not None:
         from . import allocate_claims
 
-        if args.ids or args.size is not None or args.all_strategies:
-            raise UsageError(
-                "ids, --size and --all-strategies need --resource; the requests of a claim select its devices"
-            )
+        if args.size is not None or args.all_strategies:
+            raise UsageError("--size and --all-strategies need --resource; the requests of a claim select its devices")
         return allocate_claims.run(args)
-    files, ids = _split(args.files, args.ids)
+    files, ids = _split(args.files)
     seen = plan.preview(files, options.read(args))
     if common.exit_code(seen.problems):
         raise ConfigError(seen.problems)
@@ -97,12 +91,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
+def _split(arguments: list[Path]) -> tuple[list[Path], list[str]]:
     """Split the arguments into files and ids. An argument is a file if it exists or has a suffix of YAML or JSON."""
     suffixes = (".yaml", ".yml", ".json")
     # Path.exists raises for some ids.
     files = [each for each in arguments if os.path.exists(each) or each.suffix in suffixes] or arguments[:1]
-    return files, [*(str(each) for each in arguments if each not in files), *ids]
+    return files, [str(each) for each in arguments if each not in files]
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:

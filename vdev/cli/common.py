@@ -14,7 +14,7 @@ from typing import Any
 from ..agent.options import Group
 from ..errors import UsageError, VdevError
 from ..model.problem import Place, Problem
-from . import options
+from . import options, sentence
 
 
 async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, as_json: bool = False) -> None:
@@ -53,7 +53,7 @@ def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
 
 def add_action(actions: Any, name: str, text: str, *fields: str) -> argparse.ArgumentParser:
     """Add an action with the options of these fields, and `--output`. `text` is its line in the help."""
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=sentence(text))
     options.add(parser, *fields)
     add_output(parser)
     return parser

@@ -8,7 +8,6 @@ import shtab
 
 from .. import cli, config
 
-DESCRIPTION = "Print the script with which a shell completes commands, options, presets and files after `vdev`."
 EPILOG = """examples:
   vdev completion bash > ~/.local/share/bash-completion/completions/vdev
   vdev completion zsh > "${fpath[1]}/_vdev"

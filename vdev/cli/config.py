@@ -6,10 +6,6 @@ from .. import config, file_choice
 from ..planning.plan import prove
 from . import common, options
 
-DESCRIPTION = (
-    "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
-    "file, or the default."
-)
 EPILOG = """examples:
   vdev config vdev.yaml                          as YAML, with origins as comments
   vdev config vdev.yaml their-nvidia-config.yaml two files, joined by sections

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import yaml
 
-DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
 EPILOG = """examples:
   vdev demo           run the story; exit code 0 only if every check holds
   vdev demo --keep    the same, and keep the plugin's log
+
+It needs no cluster and no root.
 """
 _STORY = Path(__file__).with_name("demo.yaml")
 

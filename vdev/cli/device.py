@@ -4,7 +4,6 @@ import argparse
 
 from . import common, fault
 
-DESCRIPTION = "Set the health of a device in the running plugin."
 EPILOG = """examples:
   vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
   vdev device clear acme-0

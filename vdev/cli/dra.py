@@ -16,7 +16,6 @@ from ..kube.api import Api
 from ..kube.objects import DEVICE_CLASSES
 from . import common, options
 
-DESCRIPTION = "Print or apply the DeviceClasses that go with the drivers of a configuration."
 EPILOG = """examples:
   vdev dra classes vdev.yaml
   vdev dra classes vdev.yaml --extended-resources

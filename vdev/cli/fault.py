@@ -10,7 +10,6 @@ from ..config import text_of
 from ..errors import UsageError
 from . import common
 
-DESCRIPTION = "Inject faults into the running plugin."
 EPILOG = """examples:
   vdev fault list
   vdev fault add '{name: sick, devices: ["acme/0"], health: Unhealthy, reason: "XID 79", for: 30s}'

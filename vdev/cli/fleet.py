@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..fleet.controller import Fleet
 
 
-DESCRIPTION = "Write the devices of nodes without a kubelet, such as KWOK's, to the API server."
 EPILOG = """examples:
   vdev fleet vdev.yaml --kubeconfig ~/.kube/config     until Ctrl-C; an edit of the file applies at once
   vdev fleet vdev.yaml --dry-run                       print every object instead

@@ -11,7 +11,6 @@ from ..errors import UsageError
 KINDS = ("virtual", "gpu", "usb", "nvidia")
 SCHEMA = "vdev.schema.json"
 
-DESCRIPTION = "Write a commented configuration to start with, and the schema for editors beside it."
 EPILOG = """examples:
   vdev init                          virtual devices, as vdev.yaml
   vdev init gpu gpus.yaml            virtual GPUs with MIG partitions

@@ -11,7 +11,6 @@ from ..kube.api import Api
 from ..node.ownership import OwnedFields, clean, owned_fields
 from . import common, options
 
-DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."
 EPILOG = """examples:
   vdev node show --kubeconfig ~/.kube/config --node-name worker-1
   vdev node clean --kubeconfig ~/.kube/config --node-name worker-1

@@ -29,7 +29,6 @@ from ..planning.repartition import RepartitionState
 from ..planning.resources import Change, Resource, diff
 from . import common, options
 
-DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
   vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
@@ -108,8 +107,7 @@ class Preview:
 def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `preview`: files, node and host."""
     common.add_files(parser)
-    node, root = "the node to plan for; default: this host's name", "where to find the host's /dev and /sys; default: /"
-    options.add(parser, node_name=node, host_root=root)
+    options.add(parser, "node_name", "host_root")
 
 
 def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[str, str] = NOTHING) -> Preview:

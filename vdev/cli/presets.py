@@ -10,7 +10,6 @@ from ..model.geometry import Geometry, Profile, most_of
 from ..model.quantity import written
 from . import common, options
 
-DESCRIPTION = "Show the presets: models of devices and whole nodes of them, for `virtual: {preset: NAME}`."
 EPILOG = """examples:
   vdev presets                      all of them
   vdev presets a100-sxm4-40gb       one, with its profiles and layouts

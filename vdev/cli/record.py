@@ -30,11 +30,6 @@ from ..importers.draft import Draft
 from ..model.device import REPLICA_MARK, base_id, grouped, replica_id
 from . import common, options
 
-DESCRIPTION = """Record the devices of this node as a vdev configuration that simulates them elsewhere.
-
-Sources are the kubelet (PodResources: devices of all plugins that are healthy or held by a pod, with ids and NUMA
-nodes) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay the same.
-GPUs of a known model use its preset, so that they can have partitions and metrics. The node is not changed."""
 EPILOG = """examples:
   vdev record > node.yaml                       on a node, as root
   vdev record --anonymize > node.yaml           to share: serials, UUIDs, addresses and names are hashed
@@ -42,6 +37,9 @@ EPILOG = """examples:
   vdev plan node.yaml                           show what it has
   vdev run node.yaml --kubelet-dir /tmp/vdev-sim    run it, with vdev sim in another terminal
 
+Sources are the kubelet (PodResources: devices of all plugins that are healthy or held by a pod, with ids and NUMA
+nodes) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay the same.
+GPUs of a known model use its preset, so that they can have partitions and metrics. The node is not changed.
 Unhealthy devices that no pod holds are missing, because the kubelet does not report them. The exit code is 1 if the
 kubelet does not answer; with --hardware, sysfs is enough.
 """
@@ -56,11 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", action="store_true", help="also make entries for hardware that no plugin offers")
     parser.add_argument("--domain", default="example.com", help="domain of their resources [default: example.com]")
     parser.add_argument("--to", type=Path, metavar="FILE", help="write to this file, not to stdout")
-    root, node = (
-        "where to find the host's /dev and /sys; default: /",
-        "the name of this node; default: this host's name",
-    )
-    options.add(parser, "kubelet_dir", host_root=root, node_name=node)
+    options.add(parser, "kubelet_dir", "host_root", "node_name")
     common.add_output(parser)
 
 

@@ -17,7 +17,6 @@ MOST_FILES = 65536
 some programs close each descriptor up to their limit.
 """
 
-DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
   vdev run vdev.yaml                                on a node, as root
   vdev run vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user

@@ -5,7 +5,6 @@ import sys
 
 from .. import config
 
-DESCRIPTION = "Print the JSON Schema (2020-12) of the configuration file."
 EPILOG = """example:
   vdev schema > vdev.schema.json
 

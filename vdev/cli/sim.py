@@ -9,10 +9,6 @@ from ..errors import UsageError
 from . import common
 from .run import raise_open_files
 
-DESCRIPTION = (
-    "Run the embedded kubelet, with which any device plugin can register. It prints what happens and what changes on "
-    "the node. With --exec, it starts a plugin, plays scenarios with it, and reports mistakes."
-)
 EPILOG = """examples:
   vdev sim                                        and in another terminal:
   vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim
@@ -27,10 +23,11 @@ A file that appears in --pods starts its pods, and removing it ends them. SIGHUP
   vdev sim --exec './my-plugin --socket-dir {plugin_dir} --devices {dir}' \\
     --hook fail='rm {dir}/0' --hook heal='touch {dir}/0'
 
-The command is started without a shell, once for each scenario, on a new node. In it and in hooks, {kubelet_dir} is the
-kubelet's directory, {plugin_dir} the directory for sockets of plugins, {cdi_dir} the one for CDI specs, {dir} an
-empty directory, and {configuration} the file with a scenario's configuration. {kubeconfig} is the kubeconfig file of an
-API server, which runs only if the command or a hook names it.
+With --exec, it starts a plugin, plays scenarios with it, and reports mistakes. The command is started without a shell,
+once for each scenario, on a new node. In it and in hooks, {kubelet_dir} is the kubelet's directory, {plugin_dir} the
+directory for sockets of plugins, {cdi_dir} the one for CDI specs, {dir} an empty directory, and {configuration} the
+file with a scenario's configuration. {kubeconfig} is the kubeconfig file of an API server, which runs only if the
+command or a hook names it.
 """
 _ONLY_WITH_EXEC = ("scenario", "hook", "resource", "allow", "strict", "restart", "timeout", "junit", "logs")
 
@@ -58,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="behavior when a plugin registers again: 1.36 has a known bug, 1.37 fixes it [default: 1.36]",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random choices [default: 0]")
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="output format; json is one object per line [default: text]",
-    )
+    common.add_output(parser)
 
     group = parser.add_argument_group("scenarios with any plugin")
     group.add_argument("--exec", metavar="COMMAND", help="start this plugin, and play scenarios with it")

@@ -12,7 +12,6 @@ from ..agent import command_socket
 from ..model.problem import counted
 from . import common, options
 
-DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
   vdev status                        the plugin of this node
   vdev status --watch                again every two seconds, until Ctrl-C

@@ -15,7 +15,6 @@ from . import common, options
 SORTS = {"load": "load", "memory": "memoryUsedMiB", "temperature": "temperature", "power": "power", "name": ""}
 """The sensor of each sort order; without one, devices are sorted by name."""
 
-DESCRIPTION = "Show the devices of the running plugin with their pods, load, memory, temperature, power and faults."
 EPILOG = """examples:
   vdev top                           a view that refreshes every two seconds, until Ctrl-C
   vdev top --once                    once; the default if the output is not a terminal

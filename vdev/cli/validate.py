@@ -12,7 +12,6 @@ from ..model.problem import Problem, counted
 from ..planning.plan import prove
 from . import common, options
 
-DESCRIPTION = "Check configuration files, joined as vdev run joins them, and show every error with its place."
 EPILOG = """examples:
   vdev validate vdev.yaml
   vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by sections

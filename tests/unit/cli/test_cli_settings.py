@@ -128,7 +128,7 @@ def test_a_wait_is_a_number_of_seconds_or_a_duration(text: str, seconds: float) 
 def test_a_boolean_takes_only_true_and_false() -> None:
     """Any other argument may be a file or the index of a device."""
     found = cli.parsed(["allocate", "f.yaml", "--resource", "a/b", "--pass-device-specs", "0", "1"])
-    assert (["0", "1"], "true") == (found.ids, found.pass_device_specs)
+    assert ([Path("f.yaml"), Path("0"), Path("1")], "true") == (found.files, found.pass_device_specs)
     assert [Path("false.yaml")] == cli.parsed(["plan", "--pass-device-specs", "false.yaml"]).files
     assert [Path("false")] == cli.parsed(["plan", "--pass-device-specs", "--", "false"]).files
 
