@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...aio.clock import LeapClock
-from ...errors import UsageError, reason_of
+from ...aio.program import Program
+from ...errors import UsageError
 from ...hostfs import write_atomic
 from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.device_table import Capacity
+from ..dra.pools import gather
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet.kubelet_directory import KubeletPaths
@@ -30,7 +32,7 @@ from ..kubelet_life import Compat, Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
-from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words
 from .scenario import RESOURCE, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
@@ -39,7 +41,6 @@ _POLL_SECONDS = 0.1
 _REGISTRATION_EVENTS = ("registered", "registrationFailed", "registrationWaits")
 _START_SECONDS = 30.0
 _END_SECONDS = 0.3  # the end of a connection is detected before the end of the plugin's process
-_TAIL = 1_000  # characters of a hook's output that an error shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,16 +232,16 @@ class EmbeddedNode:
     async def hook(self, name: str) -> None:
         """Run the command of a hook. Raises ScenarioError if it fails."""
         argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
+        program = Program(argv, environ=self._environ(), directory=None)
         try:
             async with asyncio.timeout(seconds):
-                code, printed = await run_program(argv, environ=self._environ())
+                problem = await asyncio.to_thread(program.run)
         except TimeoutError:
-            raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
-        except OSError as error:
-            raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
-        if code:
-            output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
-            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
+            problem = f"{shlex.join(argv)} did not end within {seconds:g} s"
+        finally:
+            program.abort()
+        if problem:
+            raise ScenarioError(f"hook {name}: {problem}")
 
     # --- the state of the node ----------------------------------------------------------------------------------------
 
@@ -265,16 +266,9 @@ class EmbeddedNode:
 
     async def slices(self, driver: str) -> Sequence[str] | None:
         """Return the devices in a driver's newest slices for the node, or None if it has no slice."""
-        found = [
-            each["spec"]
-            for each in await self._objects.list("ResourceSlice")
-            if (each["spec"]["driver"], each["spec"].get("nodeName")) == (driver, self.kubelet.node_name)
-        ]
-        if not found:
-            return None
-        newest = max(spec["pool"].get("generation", 0) for spec in found)
-        current = [spec for spec in found if spec["pool"].get("generation", 0) == newest]
-        return [device["name"] for spec in current for device in spec.get("devices") or []]
+        known = gather(await self._objects.list("ResourceSlice"), self.kubelet.node_name)
+        pools = [pool for pool in known if pool.driver == driver]
+        return [device.name for pool in pools for device in pool.devices] if pools else None
 
     async def claim(self, name: str) -> Sequence[str] | None:
         """Return the devices allocated to a claim in namespace `default`, or None if the claim does not exist."""
