@@ -4,14 +4,12 @@
     draft        a vdev file in the making
     go_patterns  Go's globs and regular expressions as vdev's patterns
 
-Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. This package does
-not depend on the node. All results are valid vdev files.
+Each form has a module with a `FORM`. This package does not depend on the node. All results are valid vdev files.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from .. import config
 from ..errors import ConfigError, UsageError
@@ -25,19 +23,19 @@ from . import (
     sriov_device_plugin,
 )
 from .draft import SECTIONS, Draft, listed, mapping
-from .sources import ImportOptions, ImportSource, sources
+from .sources import Form, ImportOptions, ImportSource, sources
 
 __all__ = ["FORMS", "ImportOptions", "explained", "imported", "recognized"]
 
-FORMS: Mapping[str, ModuleType] = {
-    "generic-device-plugin": generic_device_plugin,
-    "smarter-device-manager": smarter_device_manager,
-    "sriov": sriov_device_plugin,
-    "fake-gpu-operator": fake_gpu_operator,
-    "mig-parted": mig_parted,
-    "nvidia": nvidia_device_plugin,
+FORMS = {
+    "generic-device-plugin": generic_device_plugin.FORM,
+    "smarter-device-manager": smarter_device_manager.FORM,
+    "sriov": sriov_device_plugin.FORM,
+    "fake-gpu-operator": fake_gpu_operator.FORM,
+    "mig-parted": mig_parted.FORM,
+    "nvidia": nvidia_device_plugin.FORM,
 }
-"""The modules of the forms by name, in the order of detection."""
+"""The forms by name, in the order of detection."""
 
 
 def recognized(text: str, name: str = "<text>") -> str:
@@ -49,10 +47,11 @@ def recognized(text: str, name: str = "<text>") -> str:
     except ConfigError:
         return ""
     form = _form_of(found)
-    if form is nvidia_device_plugin:
-        wrapped = any(each.key or nvidia_device_plugin.is_wrapped(each.content) for each in found)
-        form = form if wrapped else None
-    return str(form.TITLE) if form else ""
+    if form is nvidia_device_plugin.FORM and not any(
+        each.key or nvidia_device_plugin.is_wrapped(each.content) for each in found
+    ):
+        return ""
+    return form.title if form else ""
 
 
 def explained(bad: ConfigError) -> tuple[Problem, ...]:
@@ -82,22 +81,25 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
         entries = [entry for each in found for entry in listed(mapping(each.content).get("devices"))]
         if any("resource" in mapping(entry) for entry in entries):
             raise UsageError(f"{name}: this is a configuration of vdev already; vdev validate checks it")
-        known = ", ".join(each.TITLE for each in FORMS.values())
+        known = ", ".join(each.title for each in FORMS.values())
         raise UsageError(f"{name}: unknown format; expected a configuration of {known}; set it with --from")
     own = [each for each in found if form.recognizes(each.content)]
     if not own:
-        raise UsageError(f"{name}: this is not a configuration of {form.TITLE}")
-    drafts: list[Draft] = form.drafts(own, options)
-    for draft in drafts:
+        raise UsageError(f"{name}: this is not a configuration of {form.title}")
+    drafts = []
+    for file, content in form.files(own):
+        draft = Draft(f"Made by vdev import of a configuration of {form.title}.", file)
+        form.fill(draft, content, options)
         _check(draft)
+        drafts.append(draft)
     if not any(draft.sections.get(each) for draft in drafts for each in SECTIONS):
         why = "".join(f"\n  {warning}" for draft in drafts for warning in draft.warnings)
         nothing = "nothing in it can be converted:" + why if why else "it declares nothing"
-        raise UsageError(f"{name}: this is a configuration of {form.TITLE}, but {nothing}")
+        raise UsageError(f"{name}: this is a configuration of {form.title}, but {nothing}")
     return drafts
 
 
-def _form_of(found: Sequence[ImportSource]) -> ModuleType | None:
+def _form_of(found: Sequence[ImportSource]) -> Form | None:
     return next((form for form in FORMS.values() if any(form.recognizes(each.content) for each in found)), None)
 
 

@@ -60,17 +60,16 @@ class Draft:
         block = self.sections.setdefault("sharing", {"timeSlicing": {"resources": []}})
         block["timeSlicing"]["resources"].append(body | ({"devices": [entry]} if entry else {}))
 
-    def omit(self, where: str, what: str, entry: DraftEntry | None = None) -> None:
+    def omit(self, where: str, what: str) -> None:
         """Report something that cannot be converted, as a warning and a comment."""
-        warning = f"{where}: {what}" if where else what
-        self.note("", warning, entry, comment=f"not converted: {warning}")
+        self.note(where, what, mark="not converted: ")
 
-    def note(self, where: str, what: str, entry: DraftEntry | None = None, *, comment: str = "") -> None:
-        """Report something that the reader should know, as a warning and a comment."""
+    def note(self, where: str, what: str, *, mark: str = "") -> None:
+        """Report something that the reader should know, as a warning and a comment at the top."""
         warning = f"{where}: {what}" if where else what
         if warning not in self.warnings:
             self.warnings.append(warning)
-        (self.remarks if entry is None else entry.comments).append(comment or what)
+            self.remarks.append(mark + warning)
 
     def entry_name(self, wanted: str) -> str:
         """A valid name for an entry that is similar to `wanted` and not used yet."""
@@ -94,16 +93,14 @@ class Draft:
         if not way and last not in holder:
             return False
         removed = holder.pop(last)
-        if not isinstance(last, int):
-            self.omit(show(part), why)
-            return True
-        name = removed["name"]
-        self.omit(f"{way[-1]} {name!r}", why)
+        name = removed.get("name") if isinstance(last, int) else None
+        self.omit(f"{way[-1]} {name!r}" if name else show(path), why)
+        sharing = self.sections.get("sharing", {}).values()
         if way == ["devices"]:
             self.remarks += _yaml([removed])
-            for block in self.sections.get("sharing", {}).values():
+            for block in sharing:
                 block["resources"] = [each for each in block.get("resources", []) if each.get("devices") != [name]]
-        if not any(block.get("resources") for block in self.sections.get("sharing", {}).values()):
+        if not any(block.get("resources") for block in sharing):
             self.sections.pop("sharing", None)
         return True
 
@@ -141,8 +138,8 @@ class Item:
         draft.items.append(self)
 
     def at(self, key: str) -> str:
-        """The path of a key in the source."""
-        return f"{self.where}.{key}" if self.where else key
+        """The path of a key in the source, or of the item for an empty key."""
+        return f"{self.where}.{key}".strip(".")
 
     def value(self, key: str) -> Any:
         self._read.add(key)
@@ -187,9 +184,9 @@ class Item:
             self.draft.omit(self.at(key), f"{value!r} is not {what}")
         return None
 
-    def omit(self, what: str, entry: DraftEntry | None = None, *, key: str = "") -> None:
-        """Report that the item, or its key `key`, cannot be converted."""
-        self.draft.omit(self.at(key) if key else self.where, what, entry)
+    def omit(self, what: str, *, key: str = "") -> None:
+        """Report that the item cannot be converted, because of its key `key` if it is given."""
+        self.draft.omit(self.at(key), what)
         self.given = {}
 
     def name_unread(self) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 from .. import config
 from .draft import Draft, Item, mapping
-from .sources import ImportOptions, ImportSource
+from .sources import Form, ImportOptions, ImportSource
 
-TITLE = "fake-gpu-operator"
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"
 _PROFILES = {
@@ -27,11 +26,6 @@ _PROFILE_COUNT = 8  # devices of a built-in profile
 _ANY_GPU = "nvidia-gpu"  # the preset of products without their own preset
 
 
-def recognizes(content: Any) -> bool:
-    """Whether the content has node pools."""
-    return _place(content) is not None
-
-
 def _place(content: Any) -> str | None:
     """Return the key of the topology in Helm values, "" if the content is the topology, or None if there is none."""
     given = mapping(content)
@@ -43,22 +37,18 @@ def _at(given: dict[str, Any], key: str) -> dict[str, Any]:
     return mapping(given.get(key)) if key else given
 
 
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return a file for each pool."""
-    made = []
+def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
+    """Yield a file for each pool, with the pool and all that surrounds it."""
     for source in found:
-        key = _place(source.content) or ""
-        for name, pool in _at(source.content, key)["nodePools"].items():
-            draft = Draft(f"Made by vdev import of the node pool {name} of fake-gpu-operator.", str(name))
-            values = Item(draft, source.content)
-            topology = values.item(key) if key else values
-            topology.ignore("nodePools")
-            _pool(draft, Item(draft, pool), topology, options)
-            made.append(draft)
-    return made
+        for name, pool in _at(source.content, _place(source.content) or "")["nodePools"].items():
+            yield str(name), (pool, source.content)
 
 
-def _pool(draft: Draft, pool: Item, topology: Item, options: ImportOptions) -> None:
+def _fill(draft: Draft, content: tuple[Any, Any], options: ImportOptions) -> None:
+    pool, values = (Item(draft, each) for each in content)
+    key = _place(values.given)
+    topology = values.item(key) if key else values
+    topology.ignore("nodePools")
     label, strategy = topology.text("nodePoolLabelKey") or _POOL_LABEL, topology.text("migStrategy")
     draft.remarks += [
         f"Its nodes have the label {label}={draft.name}; give them vdev.dev/config={draft.name} as well, or this file "
@@ -79,6 +69,9 @@ def _pool(draft: Draft, pool: Item, topology: Item, options: ImportOptions) -> N
         elif name != _GPU:
             name_here = draft.entry_name(name.rpartition("/")[2])
             draft.entry({"name": name_here, "resource": name, "virtual": {"count": count}})
+
+
+FORM = Form(title="fake-gpu-operator", recognizes=lambda content: _place(content) is not None, files=_files, fill=_fill)
 
 
 def _gpus_by_profile(draft: Draft, gpu: Item, options: ImportOptions) -> None:
@@ -118,7 +111,7 @@ def _gpus(
     if preset == _ANY_GPU and product:
         entry.comments.append(f"There is no preset for {product}, so it cannot be partitioned.")
     elif preset == _ANY_GPU:
-        draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes", entry)
+        draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes")
 
 
 def _other_devices(pool: Item) -> Iterator[tuple[str, str, int]]:

@@ -6,23 +6,22 @@ devices of a group are one device, and a node may be in several devices; the ent
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import config
 from ..errors import ConfigError
 from .draft import Draft, DraftEntry, Item, listed, mapping
 from .go_patterns import NotAPatternError, fixed_part, glob, literal
-from .sources import Arguments, ImportOptions, ImportSource
+from .sources import Arguments, Form, ImportOptions, ImportSource
 
-TITLE = "generic-device-plugin"
 _DOMAIN = "squat.ai"
 _MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
-def recognizes(content: Any) -> bool:
+def _recognizes(content: Any) -> bool:
     """Whether the content is the file, one of its devices, or the plugin's arguments."""
     if isinstance(content, Arguments):
         return any(word.partition("=")[0] == "--device" for word in content)
@@ -31,14 +30,19 @@ def recognizes(content: Any) -> bool:
     return isinstance(given.get(_MICROSHIFT), dict) or any("groups" in mapping(each) for each in devices)
 
 
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return one file for all sources."""
-    draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
-    for source in found:
-        domain, devices = _devices(source.content, draft)
+def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
+    """Yield one file for all sources."""
+    yield "", [source.content for source in found]
+
+
+def _fill(draft: Draft, contents: list[Any], options: ImportOptions) -> None:
+    for content in contents:
+        domain, devices = _devices(content, draft)
         for device in devices:
             _device(draft, device, options.domain or domain)
-    return [draft]
+
+
+FORM = Form(title="generic-device-plugin", recognizes=_recognizes, files=_files, fill=_fill)
 
 
 def _devices(content: Any, draft: Draft) -> tuple[str, list[Item]]:
@@ -81,23 +85,17 @@ def _device(draft: Draft, device: Item, domain: str) -> None:
         device.omit("the device has no name")
         return
     groups, resource = device.items("groups"), f"{domain}/{name}"
-    replicas: dict[str, int] = {}  # by entry
     for number, group in enumerate(groups, 1):
         wanted = draft.entry_name(name if len(groups) == 1 else f"{name}-{number}")
         entry = DraftEntry({"name": wanted, "resource": resource})
-        if _group(draft, entry, group):
+        if _group(entry, group):
             _allow_overlap(draft, entry)
             draft.devices.append(entry)
-            replicas[wanted] = group.number("count") or 1
-    if len(set(replicas.values())) == 1 and 1 not in replicas.values():
-        draft.share(resource, next(iter(replicas.values())))
-        return
-    for entry_name, count in replicas.items():
-        if count > 1:
-            draft.share(resource, count, entry_name)
+            if (count := group.number("count")) > 1:
+                draft.share(resource, count, wanted if len(groups) > 1 else "")
 
 
-def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
+def _group(entry: DraftEntry, group: Item) -> bool:
     """Add the devices of a group to the entry. Returns whether it has any."""
     paths = group.items("paths")
     # In MicroShift's configurations, an item without values means nothing.
@@ -106,13 +104,12 @@ def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
         both = "has both paths and usb, which generic-device-plugin refuses"
         group.omit(both if paths else "the group has no paths and no usb")
         return False
-    items = [item for path in paths if (item := _path(entry, path))]
-    items += (item for each in usb_devices if (item := _usb_device(entry, each)))
+    items = [item for path in paths if (item := _path(path))]
+    items += (item for each in usb_devices if (item := _usb_device(each)))
     if not items:
-        draft.remarks += entry.comments
         return False
     if paths:
-        _note_pairs(draft, entry, items, group.where)
+        _note_pairs(group, items)
         entry["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
             entry["allowDangerous"] = True
@@ -123,16 +120,16 @@ def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
     return True
 
 
-def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
+def _path(path: Item) -> dict[str, Any] | None:
     """Return an item of `glob`, or None if the path cannot be converted."""
     written, kind = path.text("path"), path.text("type") or "Device"
     try:
         item: dict[str, Any] = {"path": glob(written)}
     except NotAPatternError as wrong:
-        path.omit(f"the pattern {written!r} cannot be read: {wrong}", entry)
+        path.omit(f"the pattern {written!r} cannot be read: {wrong}")
         return None
     if kind not in ("Device", "Mount"):
-        path.omit(f"type {kind!r} is neither Device nor Mount, so the plugin ignores it", entry)
+        path.omit(f"type {kind!r} is neither Device nor Mount, so the plugin ignores it")
         return None
     if inside := path.text("mountPath"):
         item["containerPath"] = inside.replace("{", "{{").replace("}", "}}")
@@ -149,24 +146,24 @@ def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
     return item
 
 
-def _note_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
+def _note_pairs(group: Item, items: Sequence[dict[str, Any]]) -> None:
     """Report the cases in which the plugin combines the matches of several paths differently."""
     patterns = [item for item in items if item["path"] != literal(item["path"])]
     if len(patterns) > 1:
         order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
-        draft.note(where, order, entry)
+        group.draft.note(group.where, order)
     if patterns and len(items) > 1 and any(item.get("optional") for item in items):
         limits = "in the plugin, an optional path with fewer matches than others limits the number of devices"
-        draft.note(where, limits, entry)
+        group.draft.note(group.where, limits)
 
 
-def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:
+def _usb_device(usb_device: Item) -> dict[str, Any] | None:
     """Return an item of `usb`, or None if the plugin would find no devices."""
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
         hit = _HEX.fullmatch(usb_device.text(key))
         if hit is None:
-            usb_device.omit("is missing or not a hexadecimal id, so nothing matches", entry, key=key)
+            usb_device.omit("is missing or not a hexadecimal id, so nothing matches", key=key)
             return None
         item[key] = hit[1].lower().zfill(4)
     if serial := usb_device.text("serial"):

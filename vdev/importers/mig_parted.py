@@ -5,7 +5,6 @@ vdev can also read the source itself and follow the label that selects a configu
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,38 +14,22 @@ from ..config.partitions import GpuConfig, refusal_of
 from ..model.problem import show
 from ..model.section import keys_of
 from .draft import Draft, Item, listed, mapping
-from .sources import ImportOptions, ImportSource, as_yaml_1_1
+from .sources import Form, ImportOptions, ImportSource, as_yaml_1_1
 
-TITLE = "NVIDIA's mig-parted"
 _KEY = "mig-configs"
 _COUNT = 8  # GPUs of a node if the number is unknown
 _MAX_COUNT = 256
 _USUAL = ("a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200", "b200", "gb200", "a30", "h100-nvl")
 
-Configs = Mapping[str, GpuConfig]
-"""The items of a configuration by their places in the file."""
-
 Partitions = Mapping[str, int] | None
 """How many partitions of each profile a GPU has; None for a GPU without partitions."""
 
 
-def recognizes(content: Any) -> bool:
-    """Whether the content has named configurations."""
-    return isinstance(mapping(content).get(_KEY), dict)
-
-
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return a file for each configuration."""
-    made: list[tuple[Draft, Configs]] = []
+def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
+    """Yield a file for each named configuration."""
     for source in found:
         for name, items in source.content[_KEY].items():
-            draft = Draft(f"Made by vdev import of the configuration {name} of mig-parted.", str(name))
-            made.append((draft, dict(_configs(draft, listed(items)))))
-    models = [_model(configs.values()) for _, configs in made]
-    usual = next(filter(None, models), _USUAL[0])
-    for (draft, configs), model in zip(made, models, strict=True):
-        _complete(draft, configs, options.preset or model or usual, options)
-    return [draft for draft, _ in made]
+            yield str(name), listed(items)
 
 
 def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
@@ -61,8 +44,10 @@ def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
                 draft.omit(f"{item.where}.{show(each['loc'])}".rstrip("."), message)
 
 
-def _complete(draft: Draft, configs: Configs, preset: str, options: ImportOptions) -> None:
-    """Add the devices, with the partitions that the items give to GPUs of this preset."""
+def _fill(draft: Draft, items: list[Any], options: ImportOptions) -> None:
+    """Add the devices, with the partitions that the items give to GPUs of their model."""
+    configs = dict(_configs(draft, items))
+    preset = options.preset or _model(configs.values())
     draft.remarks[:0] = [
         f"Its nodes have the label nvidia.com/mig.config={draft.name}; give them vdev.dev/config={draft.name} as well.",
         "To follow that label instead: partitions: {fromLabel: nvidia.com/mig.config, file: FILE}.",
@@ -87,26 +72,25 @@ def _complete(draft: Draft, configs: Configs, preset: str, options: ImportOption
     body: dict[str, Any] = {"name": "gpu", "resource": "nvidia.com/gpu", "virtual": {"preset": preset, "count": count}}
     if any(layout is not None for layout in layouts):
         draft.sections["flags"] = {"migStrategy": "mixed"}
-        body["partitions"] = dict(_ranges(layouts))
+        is_same = all(layout == layouts[0] for layout in layouts)
+        by_index = {str(index): layout for index, layout in enumerate(layouts) if layout is not None}
+        body["partitions"] = {"all": layouts[0]} if is_same else by_index
     draft.entry(body)
 
 
-def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]]]:
-    """Return the partitions by device index, or by index range if neighbors have the same partitions."""
-    start = 0
-    for layout, same in groupby(layouts):
-        end = start + len(list(same))
-        if layout is not None:
-            indices = f"{start}-{end - 1}" if end > start + 1 else f"{start}"
-            yield "all" if end - start == len(layouts) else indices, {**layout}
-        start = end
+FORM = Form(
+    title="NVIDIA's mig-parted",
+    recognizes=lambda content: isinstance(mapping(content).get(_KEY), dict),
+    files=_files,
+    fill=_fill,
+)
 
 
 def _model(configs: Collection[GpuConfig]) -> str:
-    """Return the first model that the items select and that can have their partitions; empty without partitions."""
+    """Return the first model that the items select and that can have their partitions; the first one if none does."""
     for name in (*_USUAL, *config.preset_names()):
         preset = config.load_preset(name)
         wanted = [each.parts for each in configs if each.is_for(preset.attributes.get("pciDeviceId", ""))]
         if any(wanted) and preset.partitioning and not preset.count and not refusal_of(preset.partitioning, wanted):
             return name
-    return ""
+    return _USUAL[0]

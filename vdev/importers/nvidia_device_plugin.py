@@ -4,14 +4,13 @@ vdev can read each of them unchanged. An import makes a file for each, without k
 with devices if the options name them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..config.parser import SECTIONS
 from .draft import Draft, Item, mapping
-from .sources import ImportOptions, ImportSource, as_yaml_1_1, trees
+from .sources import Form, ImportOptions, ImportSource, as_yaml_1_1, trees
 
-TITLE = "NVIDIA's device plugin"
 _LABEL = "nvidia.com/device-plugin.config"
 _HELM_FLAGS = {
     "migStrategy": ("migStrategy",),
@@ -27,11 +26,6 @@ _HELM_FLAGS = {
     "deviceDiscoveryStrategy": ("deviceDiscoveryStrategy",),
 }
 """Values of the chart, and their flags. The chart makes environment variables of them, which override the file."""
-
-
-def recognizes(content: Any) -> bool:
-    """Whether the content is a configuration of the plugin, or Helm values with configurations."""
-    return _is_one(content) or is_wrapped(content)
 
 
 def is_wrapped(content: Any) -> bool:
@@ -50,20 +44,16 @@ def _is_one(content: Any) -> bool:
     return isinstance(content, dict) and bool(content) and content.keys() <= SECTIONS
 
 
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return a file for each configuration."""
-    made = []
+def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
+    """Yield a file for each configuration, with the Helm values that contain it."""
     for source in found:
         values = source.content if is_wrapped(source.content) else {}
         for name, content in (_named(values) or {source.key: source.content}).items():
-            draft = Draft("Made by vdev import of a configuration of NVIDIA's device plugin.", name)
-            _fill(draft, Item(draft, content), Item(draft, values), options)
-            made.append(draft)
-    return made
+            yield name, (content, values)
 
 
-def _fill(draft: Draft, content: Item, values: Item, options: ImportOptions) -> None:
-    """Add the parts of one configuration. `values` are the Helm values that contain it."""
+def _fill(draft: Draft, given: tuple[Any, Any], options: ImportOptions) -> None:
+    content, values = (Item(draft, each) for each in given)
     if draft.name:
         draft.remarks.append(f"A node with the label {_LABEL}={draft.name} uses it, also from a directory of vdev.")
     if options.preset:
@@ -81,6 +71,14 @@ def _fill(draft: Draft, content: Item, values: Item, options: ImportOptions) -> 
     if content.value("imex"):
         draft.omit("imex", "virtual devices have no IMEX channels")
     _sharing(draft, content.item("sharing"))
+
+
+FORM = Form(
+    title="NVIDIA's device plugin",
+    recognizes=lambda content: _is_one(content) or is_wrapped(content),
+    files=_files,
+    fill=_fill,
+)
 
 
 def _flags(flags: dict[str, Any], values: Item) -> dict[str, Any]:

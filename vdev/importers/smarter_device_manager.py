@@ -9,32 +9,28 @@ from typing import Any
 
 from .draft import Draft, DraftEntry, Item, listed, mapping
 from .go_patterns import NotAPatternError, common_name, literal, regex
-from .sources import ImportOptions, ImportSource
+from .sources import Form, ImportOptions
 
-TITLE = "smarter-device-manager"
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]
 _JETSON = "nvidia-gpu"
 
 
-def recognizes(content: Any) -> bool:
+def _recognizes(content: Any) -> bool:
     """Whether the content is the plugin's list, or Helm values with it."""
     return any("devicematch" in mapping(each) for each in listed(content) or listed(mapping(content).get("config")))
 
 
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return a file for each list, because a node has one list."""
-    made = []
-    for source in found:
-        draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
-        if isinstance(source.content, list):
-            items = [Item(draft, each, f"[{place}]") for place, each in enumerate(source.content)]
-        else:
-            items = Item(draft, source.content).items("config")
-        for item in items:
-            _item(draft, item)
-        made.append(draft)
-    return made
+def _fill(draft: Draft, content: Any, _options: ImportOptions) -> None:
+    if isinstance(content, list):
+        items = [Item(draft, each, f"[{place}]") for place, each in enumerate(content)]
+    else:
+        items = Item(draft, content).items("config")
+    for item in items:
+        _item(draft, item)
+
+
+FORM = Form(title="smarter-device-manager", recognizes=_recognizes, fill=_fill)
 
 
 def _item(draft: Draft, item: Item) -> None:
@@ -55,7 +51,7 @@ def _item(draft: Draft, item: Item) -> None:
     made = [_entry(draft, *each, deep=len(patterns) > 1) for each in patterns]
     made[0].comments.append(f"devicematch {expression}")
     if not exact:
-        draft.note(item.where, f"the patterns for {expression!r} are not exact: they may find other paths", made[0])
+        draft.note(item.where, f"the patterns for {expression!r} are not exact: they may find other paths")
     if count > 1:
         for entry in made:
             draft.share(entry["resource"], count, entry["name"])

@@ -1,13 +1,13 @@
 """The sources of an import in a text: documents of YAML or JSON, unwrapped from Kubernetes objects, and arguments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import config
 from ..config.parser import number_or_boolean
 from ..errors import ConfigError
-from .draft import listed, mapping
+from .draft import Draft, listed, mapping
 
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,6 +35,24 @@ class ImportSource:
 
     content: Any
     key: str = ""  # in a ConfigMap, without the suffix
+
+
+def one_file_each(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
+    """Yield a file for each source, because a node has one of them."""
+    return ((source.key, source.content) for source in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of a plugin's configuration.
+
+    `files` returns the name and the content of each vdev file to make, and `fill` converts such a content.
+    """
+
+    title: str
+    recognizes: Callable[[Any], bool]
+    fill: Callable[[Draft, Any, ImportOptions], None]
+    files: Callable[[Sequence[ImportSource]], Iterable[tuple[str, Any]]] = one_file_each
 
 
 def sources(text: str, name: str) -> list[ImportSource]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .draft import Draft, Item, listed, mapping
-from .sources import ImportOptions, ImportSource, trees
+from .sources import Form, ImportOptions, trees
 
-TITLE = "the SR-IOV network device plugin"
 _PREFIX = "intel.com"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 _LINKS = {"ether": "0x0200*", "infiniband": "0x0207*"}
@@ -30,26 +29,21 @@ _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 Match = dict[str, Any]
 
 
-def recognizes(content: Any) -> bool:
+def _recognizes(content: Any) -> bool:
     """Whether the content has a list of pools."""
     pools = mapping(content).get("resourceList")
     return isinstance(pools, list) and all("resourceName" in mapping(each) for each in pools)
 
 
-def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
-    """Return a file for each list, because a node has one list."""
-    made = []
-    for source in found:
-        draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
-        for pool in Item(draft, source.content).items("resourceList"):
-            _pool(draft, pool, options.domain or _PREFIX)
-        if draft.devices:
-            skips = (
-                "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
-            )
-            draft.note("", skips)
-        made.append(draft)
-    return made
+def _fill(draft: Draft, content: Any, options: ImportOptions) -> None:
+    for pool in Item(draft, content).items("resourceList"):
+        _pool(draft, pool, options.domain or _PREFIX)
+    if draft.devices:
+        skips = "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
+        draft.note("", skips)
+
+
+FORM = Form(title="the SR-IOV network device plugin", recognizes=_recognizes, fill=_fill)
 
 
 def _pool(draft: Draft, pool: Item, prefix: str) -> None:

@@ -76,7 +76,7 @@ def test_the_form_is_detected_by_content(name: str, text: str) -> None:
         config_map(**{"some.yaml": text}),
         json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
     ):
-        assert recognized(each) == FORMS[name].TITLE
+        assert recognized(each) == FORMS[name].title
         assert files(each)
 
 
@@ -392,6 +392,11 @@ NO_COUNTERPART = "has no counterpart here"
         ),
         ("mig-configs: {x: [7]}", "mig-configs.x[0].devices: is missing"),
         ("config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, x: 1}}}}", "sharing.x"),
+        (
+            "config: {map: {a: {version: v1, flags: {migStrategy: none},"
+            " sharing: {timeSlicing: {resources: [{replicas: 4}]}}}}}",
+            "sharing.timeSlicing.resources[0]: 'name' is missing",
+        ),
         (
             "config: {map: {a: {version: v1, flags: {migStrategy: mixed},"
             " sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}}}",
