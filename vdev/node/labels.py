@@ -78,10 +78,10 @@ def _entry_labels(entries: Sequence[Entry], inventory: Inventory, problems: list
 def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
     """The devices of each entry in order, each with its resource, or the one that it would have."""
     would_be = {entry.name: entry.resource for entry in entries if not entry.listed}
-    found: dict[str, dict[str, tuple[str, Device]]] = {entry.name: {} for entry in entries}
+    found: dict[str, list[tuple[str, Device]]] = {entry.name: [] for entry in entries}
     for name, resource in inventory.each_once.items():
-        for slot in resource.slots:
-            entry = slot.device.raw.entry
+        for device in resource.by_device.values():
+            entry = device.raw.entry
             if entry in found:
-                found[entry].setdefault(slot.device.id, (would_be.get(entry, name), slot.device))
-    return {entry: sorted(each.values(), key=lambda pair: pair[1].sort_key) for entry, each in found.items()}
+                found[entry].append((would_be.get(entry, name), device))
+    return {entry: sorted(each, key=lambda pair: pair[1].sort_key) for entry, each in found.items()}

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.device import RawDevice
+from ..model.device import RawDevice, grouped
 from ..model.entry import Entry, MigStrategy
 from ..model.geometry import Profile
 from ..model.names import domain_and_name
-from ..model.problem import Problem
 from ..model.spec import SharedItem, SharingKind, Spec
-from ..planning.naming import listed_partitions, name_of
+from ..planning.naming import name_of
 from ..planning.resources import Inventory
 
 
@@ -61,31 +60,25 @@ def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
 ) -> Iterator[Hardware]:
     """The virtual devices that have a `vendor_domain`, in the order of the file."""
-    listed = frozenset(slot.device.id for each in inventory.resources.values() for slot in each.slots)
+    devices = (device for each in inventory.resources.values() for device in each.by_device.values())
+    listed = grouped((device.raw.id, device.profile) for device in devices if device.profile)
     for entry in spec.on_node(node):
         if not (domain := vendor_domain(entry)):
             continue
-        devices = [(raw, _parts(spec, entry, raw)) for raw in found.get(entry.name, ())]
+        raws = [raw for raw in found.get(entry.name, ()) if raw.id not in inventory.left_out]
         # If some partitions of the entry are listed, the others were removed. If none of them is listed, their resource
         # is left out, or the strategy advertises whole devices.
-        some_listed = any(name in listed for _, parts in devices for name in parts or ())
-        for raw, parts in devices:
-            if raw.id not in inventory.left_out:
-                present = (each for name, each in (parts or {}).items() if not some_listed or name in listed)
-                yield Hardware(entry, domain, raw, None if parts is None else tuple(present))
-
-
-def _parts(spec: Spec, entry: Entry, raw: RawDevice) -> Mapping[str, Profile] | None:
-    """The profiles of the device's partitions by their ids; None for a device that stays whole."""
-    geometry = entry.geometry
-    wanted = entry.parts(raw.index)
-    if geometry is None or wanted is None:
-        return None
-    if geometry.first_mode and spec.flags.mig_strategy is MigStrategy.NONE:
-        wanted = (geometry.first_mode,)  # such hardware is always in one of its partition modes
-    ignored: list[Problem] = []  # partitions that do not fit are a problem of the inventory already
-    devices = listed_partitions(ignored, entry, raw, raw.index, wanted)
-    return {each.id: geometry.profiles[each.profile] for each in devices}
+        some_listed = any(raw.id in listed for raw in raws)
+        for raw in raws:
+            parts = entry.parts(raw.index)
+            if parts is None or (geometry := entry.geometry) is None:
+                yield Hardware(entry, domain, raw)
+                continue
+            if some_listed:
+                parts = tuple(listed.get(raw.id, ()))
+            elif geometry.first_mode and spec.flags.mig_strategy is MigStrategy.NONE:
+                parts = (geometry.first_mode,)  # such hardware is always in one of its partition modes
+            yield Hardware(entry, domain, raw, tuple(geometry.profiles[name] for name in parts))
 
 
 def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
