@@ -6,7 +6,8 @@ container reuses or frees.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,25 +80,16 @@ async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
             held = await stub.List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError:
             return None
-    numa: dict[Key, set[int]] = {}
-    healthy = _add(numa, offered.devices)
-    for pod in held.pod_resources:
-        for container in pod.containers:
-            _add(numa, container.devices)
+    of_pods = [devices for pod in held.pod_resources for container in pod.containers for devices in container.devices]
+    numa: defaultdict[Key, set[int]] = defaultdict(set)
+    for devices in (*offered.devices, *of_pods):  # a device is repeated for each of its NUMA nodes
+        for each in devices.device_ids:
+            numa[devices.resource_name, each].update(node.ID for node in devices.topology.nodes)
+    healthy = {(devices.resource_name, each) for devices in offered.devices for each in devices.device_ids}
     return [
         KubeletDevice(resource, device, tuple(sorted(numbers)), (resource, device) in healthy)
         for (resource, device), numbers in sorted(numa.items())
     ]
-
-
-def _add(numa: dict[Key, set[int]], listed: Iterable[pb.ContainerDevices]) -> frozenset[Key]:
-    """Add the NUMA nodes of these devices, and return the devices."""
-    keys = set()
-    for devices in listed:
-        for each in devices.device_ids:
-            keys.add(key := (devices.resource_name, each))
-            numa.setdefault(key, set()).update(node.ID for node in devices.topology.nodes)
-    return frozenset(keys)
 
 
 FILE_NAME = "kubelet_internal_checkpoint"

@@ -53,11 +53,8 @@ class RpcCalls:
         self.woken.set()
         self.woken = asyncio.Event()
 
-    def open(self) -> None:
-        self.closing = False
-
     def close(self) -> None:
-        """Release hanging calls, and let no call hang until `open`."""
+        """Release hanging calls, and let no call hang from now on."""
         self.closing = True
         self.wake()
 

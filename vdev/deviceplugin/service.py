@@ -57,7 +57,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
 class ResourceService:
     """One resource: `run()` until cancelled, `update()` at any time in between.
 
-    `servicer` answers the calls on each of its sockets, one after the other.
+    `servicer` answers the calls on the current socket.
     """
 
     def __init__(self, resource: Resource, encoded: bytes, agent: "Agent") -> None:
@@ -169,11 +169,10 @@ class ResourceService:
         await self._clock.sleep(self._intervals.empty_list)
 
     async def _serve(self) -> SocketServer:
-        path = self._kubelet.new_socket_path(self.name)
+        path, last = self._kubelet.new_socket_path(self.name), self.servicer
+        # Each server has its own, so that no stream of a server that did not stop in time is counted.
+        self.servicer = Servicer(last.resource, last.encoded, self._agent, on_stream=self._wake.set)
         server = SocketServer(self.servicer.handlers(), path, self._agent.options.timing)
-        self.servicer.calls.open()
-        self.servicer.close_streams()  # those of a server that did not stop in time
-        self.servicer.streams_opened = 0
         await server.start()
         self._server = server
         return server

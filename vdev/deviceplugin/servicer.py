@@ -104,7 +104,7 @@ def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> byt
 
 
 class Servicer:
-    """Serves one resource; `streams` counts the open ListAndWatch calls.
+    """Serves one resource on one socket; `streams` counts the open ListAndWatch calls.
 
     `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
     it ends. `calls.wake()` lets streams and calls check their state again.
@@ -113,13 +113,13 @@ class Servicer:
     def __init__(self, resource: Resource, encoded: bytes, agent: "Agent", *, on_stream: Callable[[], None]) -> None:
         self.resource = resource
         self.streams = 0
-        self.streams_opened = 0  # since the socket was made
+        self.streams_opened = 0
         self._agent = agent
         self._on_stream = on_stream
         self._faults = faults = agent.faults.engine
         self._clock = clock = agent.options.clock
         self.calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=agent.metrics, clock=clock)
-        self._list = encoded
+        self.encoded = encoded
         self._version = 0
         self._cut = 0  # how often streams were closed on purpose
 
@@ -132,8 +132,8 @@ class Servicer:
         self.resource = resource
         if len(encoded) > LIST_LIMIT:
             log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
-        elif encoded != self._list:
-            self._list = encoded
+        elif encoded != self.encoded:
+            self.encoded = encoded
             self.list_again()
 
     def list_again(self) -> None:
@@ -181,12 +181,12 @@ class Servicer:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.flood is not None:
-                    yield self._list
+                    yield self.encoded
                     await self._clock.sleep(1.0 / fault_now.flood)
                     continue
                 if due != sent and (fault_now is None or not fault_now.stall):
                     sent = due
-                    right, slots = self._list, self.resource.slots
+                    right, slots = self.encoded, self.resource.slots
                     yield right if fault_now is None else faulty_list(fault_now, slots, right)
                     continue  # a newer list may have come while this one was written
                 await woken.wait()

@@ -31,18 +31,22 @@ _MIG_ATTRIBUTES = (
     "engines.ofa",
 )
 _NO_ENCODER = {"engines.encoder": "0"}  # GPUs that can be partitioned had no encoder before profiles had this attribute
-_FAMILIES = {
-    "1": "tesla",
-    "2": "fermi",
-    "3": "kepler",
-    "5": "maxwell",
-    "6": "pascal",
-    "9": "hopper",
-    "10": "blackwell",
-    "12": "blackwell",
-    "13": "rubin",
+_CAPABILITY = re.compile(r"v?(\d{1,3})(?:\.(\d{1,3}))?", re.ASCII)
+_FAMILIES = {  # by the first compute capability of each, as major and minor version
+    (1, 0): "tesla",
+    (2, 0): "fermi",
+    (3, 0): "kepler",
+    (5, 0): "maxwell",
+    (6, 0): "pascal",
+    (7, 0): "volta",
+    (7, 5): "turing",
+    (8, 0): "ampere",
+    (8, 9): "ada-lovelace",
+    (9, 0): "hopper",
+    (10, 0): "blackwell",
+    (12, 0): "blackwell",
+    (13, 0): "rubin",
 }
-_TURING, _ADA = 5, 9  # minor versions from which 7.x and 8.x belong to the later family
 
 
 def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, problems: list[Problem]) -> dict[str, str]:
@@ -151,16 +155,16 @@ def _base(resource: str, count: int, parts: tuple[str, ...], spec: Spec, rule: S
 
 
 def _architecture(capability: str) -> dict[str, str]:
-    major, _, minor = capability.removeprefix("v").partition(".")
-    minor = minor or "0"
-    if not (major.isdecimal() and minor.isdecimal()):
+    hit = _CAPABILITY.fullmatch(capability)
+    if hit is None:
         return {}
-    family = _FAMILIES.get(major, "undefined")
-    if major == "7":
-        family = "turing" if int(minor) >= _TURING else "volta"
-    elif major == "8":
-        family = "ada-lovelace" if int(minor) >= _ADA else "ampere"
-    return {f"{_GPU}.family": family, f"{_GPU}.compute.major": major, f"{_GPU}.compute.minor": minor}
+    major, minor = int(hit[1]), int(hit[2] or 0)
+    families = [name for (of, least), name in _FAMILIES.items() if of == major and least <= minor]
+    return {
+        f"{_GPU}.family": families[-1] if families else "undefined",
+        f"{_GPU}.compute.major": str(major),
+        f"{_GPU}.compute.minor": str(minor),
+    }
 
 
 # --- partitions ------------------------------------------------------------------------------------------------------
