@@ -51,7 +51,6 @@ class RuleRun:
     looked_at: float  # the time of the last update; earlier events are skipped
     activations: tuple[Activation, ...] = ()  # that have not ended
     acting: tuple[Activation, ...] = ()  # the activations that make the rule active now
-    activation_count: int = 0  # including ended activations
     file_exists: bool | None = None  # whether the file that the rule waits for exists; None: unknown
     changes_at: float | None = None
     injections: Counter[str] = field(default_factory=Counter)  # the number of injected faults, by resource
@@ -72,16 +71,11 @@ class RuleRun:
     def active(self) -> bool:
         return bool(self.acting)
 
-    def select(self, inventory: Inventory) -> None:
-        """Find the devices of this inventory that the rule selects."""
-        self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
-
-    def activate(self, activation: Activation, now: float) -> None:
+    def activate(self, activation: Activation) -> None:
         """Start the rule's times again."""
         self.activations = (*self.activations, activation)
-        self.activation_count += 1
         # Just before now, so that the next look includes an event at exactly this time.
-        self.looked_at = math.nextafter(now, -math.inf)
+        self.looked_at = math.nextafter(activation.at, -math.inf)
 
     def look(self, now: float) -> bool:
         """Update the state. Returns whether a momentary fault must happen now."""
@@ -105,7 +99,7 @@ class RuleRun:
         return frozenset[Key]().union(*keys)
 
     def counted_hit(self, *what: object) -> int:
-        """Count a call, an allocation or a registration. Returns its number, or 0 if the rule does not hit it."""
+        """Count a call, an allocation or another event. Returns its number, or 0 if the rule does not hit it."""
         self.calls[what] += 1
         number = self.calls[what]
         return number if hits(self.rule, self.dice, number, *what) else 0
@@ -168,7 +162,7 @@ class Engine:
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
         if not rule.triggered and not loaded.cleared:
             run.activations = (Activation(self._started if rule.since == "start" else loaded.since),)
-        run.select(self.inventory)
+        run.targets = targets.select(rule, self.inventory, dice)
         return run
 
     def relabel(self, labels: Mapping[str, str]) -> None:
@@ -181,7 +175,6 @@ class Engine:
             if is_here != run.here:
                 self._end(run)
                 run.here, run.looked_at = is_here, self.clock.now()
-                run.select(self.inventory)
                 self._on_change()
 
     def clear(self, name: str) -> None:
@@ -193,8 +186,8 @@ class Engine:
 
     def trigger(self, name: str) -> None:
         """Start a rule's fault now. The rule must be for this node."""
-        run, now = self.runs[name], self.clock.now()
-        run.activate(Activation(now, once=not run.rule.triggered), now)
+        run = self.runs[name]
+        run.activate(Activation(self.clock.now(), once=not run.rule.triggered))
         self._on_change()
 
     def _end(self, run: RuleRun) -> None:
@@ -207,7 +200,7 @@ class Engine:
         if inventory != self.inventory:
             self.inventory = inventory  # first, because `load` in another thread selects from it
             for run in tuple(self.runs.values()):
-                run.select(inventory)
+                run.targets = targets.select(run.rule, inventory, run.dice)
 
     # --- calls of the agent -------------------------------------------------------------------------------------------
 
@@ -259,16 +252,13 @@ class Engine:
 
     def saw_file(self, run: RuleRun, *, exists: bool) -> None:
         """Record whether the file that a rule waits for exists."""
-        now = self.clock.now()
         before, run.file_exists = bool(run.file_exists), exists
         if exists == before:
             return
         if not exists:
             run.activations = ()
-        elif hits(run.rule, run.dice, run.activation_count + 1):
-            run.activate(Activation(now), now)
-        else:
-            run.activation_count += 1
+        elif run.counted_hit():
+            run.activate(Activation(self.clock.now()))
         self._on_change()
 
     # --- hooks --------------------------------------------------------------------------------------------------------
@@ -349,11 +339,10 @@ class Engine:
         if not self.runs:
             return
         keys = frozenset((resource, each) for each in ids)
-        now = self.clock.now()
         for run in self.runs.values():
             waits = run.live and run.rule.on_allocate
             if waits and (selected := keys & run.targets) and run.counted_hit():
-                run.activate(Activation(now, selected), now)
+                run.activate(Activation(self.clock.now(), selected))
                 self._on_change()
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -64,7 +64,6 @@ class RuleStore:
         self._owner = owner
         self._allowed = allowed
         self._void = void
-        self._is_fleet = void is not None
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
@@ -238,9 +237,8 @@ class RuleStore:
 
     def _document(self, loaded: LoadedRule) -> dict[str, Any]:
         rule, engines = loaded.rule, self._engines()
-        why = self._void(rule) if self._void is not None else ""
         runs = {node: run for node, each in engines.items() if (run := each.runs.get(rule.name)) is not None}
-        here = {} if why else {node: run for node, run in runs.items() if run.live}
+        here = {node: run for node, run in runs.items() if run.live}
         active = {node: run for node, run in here.items() if run.active}
         changes_at = earliest(run.changes_at for run in here.values())
         injected = sum((run.injections for run in runs.values()), Counter[str]())
@@ -255,13 +253,15 @@ class RuleStore:
             "what": words(rule),
             "resource": rule.resource,
         }
-        if self._is_fleet:
-            state = f"active on {len(active)} of {len(here)} nodes" if active else "waiting" if here else ""
-            devices = [f"{node}/{key[1]}" for node, run in active.items() for key in sorted(run.targets)]
-            state = "does nothing in a fleet" if why else state or "for no node here"
-            return {**document, "state": state, "devices": devices[:_SHOWN], "nodes": len(active)}
-        devices = sorted({each for run in runs.values() for _, each in run.targets}) if rule.kind == DEVICE else []
-        return {**document, "state": next(map(_state, runs.values()), "waiting"), "devices": devices}
+        if self._void is None:
+            selected = {each for run in runs.values() if run.here for _, each in run.targets}
+            devices = sorted(selected) if rule.kind == DEVICE else []
+            return {**document, "state": next(map(_state, runs.values()), "waiting"), "devices": devices}
+        if self._void(rule):
+            return {**document, "state": "does nothing in a fleet", "devices": [], "nodes": 0, "changesIn": None}
+        state = f"active on {len(active)} of {len(here)} nodes" if active else "waiting" if here else "for no node here"
+        devices = [f"{node}/{key[1]}" for node, run in active.items() for key in sorted(run.targets)]
+        return {**document, "state": state, "devices": devices[:_SHOWN], "nodes": len(active)}
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -290,11 +290,8 @@ class RuleStore:
                 text = HostRoot().read_text(str(path), limit=_LIMIT)
                 if text is not None:  # None: it was removed
                     files[source] = self._parse(text, str(path))
-            except HostError as failed:
-                problems.append(error(str(path), str(failed)))
-                files[source] = self._files.get(source, ())
-            except ConfigError as bad:
-                problems += bad.problems
+            except (HostError, ConfigError) as bad:
+                problems += bad.problems if isinstance(bad, ConfigError) else (error(str(path), str(bad)),)
                 files[source] = self._files.get(source, ())
         return files, tuple(problems)
 
