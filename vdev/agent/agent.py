@@ -227,11 +227,11 @@ class Agent:
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
             "serving the metrics of devices": self.telemetry.work,
+            "writing data for tools in containers": self.tools.work,
         }
         lasting = {
             "running actions of devices": self.handovers.run,
             "probing devices": self.health.run,
-            "writing data for tools in containers": self.tools.run,
             "watching ResourceSlices": self.dra.follow,
         }
         return self._tasks(group, repeated, lasting)

@@ -1,8 +1,8 @@
 """The vendors' tools for containers, as files on the node.
 
 They exist before the devices are advertised, and are removed when no container can have them mounted. If they cannot be
-written, containers get the devices without a tool, and a problem says why. A task rewrites the data of devices that
-pods hold, and of devices with faults, every few seconds and after each plan.
+written, containers get the devices without a tool, and a problem says why. A task repeats `work`, which rewrites the
+data of devices that pods hold, and of devices with faults.
 """
 
 import asyncio
@@ -10,8 +10,6 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-
-import structlog
 
 from ..agent.host_files import HostFiles
 from ..aio.clock import Timing
@@ -27,8 +25,6 @@ from .sensors import device_infos
 from .simulation import LOST, DeviceInfo, MeasuredDevice, idle
 from .tool_data import script
 
-log = structlog.get_logger(__name__)
-
 ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Reads the sensors of the devices and partitions with these ids; those without sensors are left out. Blocks."""
 
@@ -43,7 +39,6 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         self.root = root
         self._read_sensors = read_sensors
         self._plan: DesiredState | None = None  # the plan whose lists were sent to the kubelet
-        self._trouble = ""  # why `run` could not write
         self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
         self._plan_changed = asyncio.Event()
 
@@ -54,19 +49,13 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
+        if not self.failed:
+            return ()
+        reason, count = next(iter(self.failed.values())), len(self.failed)
+        devices = "1 device" if count == 1 else f"{count} devices"
+        message = f"containers with {devices} get no nvidia-smi or amd-smi: {reason}"
         hint = f"make room in {self.root}, and let vdev write there; devices are allocated without it"
-        found = []
-        if self.failed:
-            reason = next(iter(self.failed.values()))
-            count = len(self.failed)
-            devices = "1 device" if count == 1 else f"{count} devices"
-            found.append(
-                warning(str(self.root), f"containers with {devices} get no nvidia-smi or amd-smi: {reason}", hint)
-            )
-        if self._trouble and self._wanted:
-            message = f"nvidia-smi and amd-smi in containers show old values: {self._trouble}"
-            found.append(warning(str(self.root), message, hint))
-        return tuple(found)
+        return (warning(str(self.root), message, hint),)
 
     def wanted(self, plan: DesiredState) -> Mapping[str, DeviceInfo]:
         return {name: info for name, info in device_infos(plan).items() if info.device.raw.tools}
@@ -142,21 +131,17 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         directory = telemetry.device_directory(str(self.root), shown.info.device.id)
         write_atomic(Path(directory, tool.value), text.encode())
 
-    async def run(self) -> None:
-        """Rewrite the data every few seconds and after each plan, forever."""
-        while True:
-            self._plan_changed.clear()
-            pause = None
-            if self._plan is not None and self._ready:
-                pause = self._intervals.write_tools
-                trouble = await asyncio.to_thread(self._refresh, self._plan)
-                if trouble and trouble != self._trouble:
-                    log.warning("tools in containers show old values", problem=trouble)
-                self._trouble = trouble
-            await self._clock.wait(self._plan_changed, pause)
+    async def work(self) -> None:
+        """Rewrite the data, and wait for the next plan, or for a few seconds."""
+        self._plan_changed.clear()
+        pause = None
+        if self._plan is not None and self._ready:
+            pause = self._intervals.write_tools
+            await asyncio.to_thread(self._refresh, self._plan)
+        await self._clock.wait(self._plan_changed, pause)
 
-    def _refresh(self, plan: DesiredState) -> str:
-        """Write the current data. Returns why some of it could not be written, or the empty string."""
+    def _refresh(self, plan: DesiredState) -> None:
+        """Write the current data. Raises OSError or HostError if that fails for a device, after all others."""
         with self._writing:
             wanted = {name: self._wanted[name] for name in self._ready}
             present = {device for each in plan.devices.everything.values() for device in each.by_device}
@@ -166,19 +151,18 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
             claimed = {device for _, device in plan.claimed}
             live = frozenset((plan.held | claimed | faulty) & wanted.keys())
             due = live | (self._live & wanted.keys())  # a device that was released becomes idle in its file
-            if not due:
-                return ""
-            seen = {each.info.device.id: each for each in self._read_sensors(due)}
-            trouble = ""
+            seen = {each.info.device.id: each for each in self._read_sensors(due)} if due else {}
+            failures = []
             for name in due:
                 # A device has no sensors if its entry has no telemetry, or while a fault removes it.
                 shown = seen.get(name) or idle(wanted[name], lost=name in lost)
                 try:
                     self._write(shown)
                 except (OSError, HostError) as failed:
-                    trouble = reason_of(failed)
+                    failures.append(failed)
             self._live = live
-            return trouble
+            if failures:
+                raise failures[-1]
 
 
 def _tool(info: DeviceInfo) -> SmiTool:
