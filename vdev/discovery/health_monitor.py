@@ -85,7 +85,7 @@ class HealthMonitor:
         self._on_change = on_change
         self._calls = BlockingCalls(clock)
         self._probed: dict[str, _Probed] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._updated = asyncio.Event()
 
     @property
     def directories(self) -> Mapping[Path, bool]:
@@ -97,16 +97,13 @@ class HealthMonitor:
         return found
 
     async def run(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                for key in self._probed:
-                    self._start(key)
-                await asyncio.Event().wait()
-        finally:
-            self._group = None
-            for probed in self._probed.values():
-                probed.task = None
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._updated.clear()
+                for key, probed in self._probed.items():
+                    if probed.task is None or probed.task.done():
+                        probed.task = group.create_task(self._follow(key, probed), name=f"probe {key}")
+                await self._updated.wait()
 
     def update(self, targets: Mapping[str, Target]) -> None:
         """Probe these devices, by id, and no others.
@@ -118,17 +115,17 @@ class HealthMonitor:
             old = before.get(key)
             if old is not None and old.target == target:
                 self._probed[key] = before.pop(key)
-                continue
-            track = Track(appeared=self._clock.now())
-            if old is not None and old.target.spec == target.spec:
-                track = old.track
-            self._probed[key] = _Probed(target, track)
-            self._start(key)
+            else:
+                track = Track(appeared=self._clock.now())
+                if old is not None and old.target.spec == target.spec:
+                    track = old.track
+                self._probed[key] = _Probed(target, track)
         for key, probed in before.items():
             if probed.task is not None:
                 probed.task.cancel()
             if key not in targets:
                 self.verdicts.pop(key, None)
+        self._updated.set()
 
     def wake(self, directories: Iterable[Path]) -> None:
         """Immediately probe the devices that a change of these directories may affect."""
@@ -145,10 +142,6 @@ class HealthMonitor:
         """Forget the flaps of all devices but these."""
         for device in self.flaps.keys() - known:
             del self.flaps[device]
-
-    def _start(self, key: str) -> None:
-        if self._group is not None:
-            self._probed[key].task = self._group.create_task(self._follow(key, self._probed[key]), name=f"probe {key}")
 
     async def _follow(self, key: str, probed: _Probed) -> None:
         """Probe one device repeatedly: at its interval, and when woken."""
