@@ -145,11 +145,9 @@ class _Scan:
         paths = self._paths(wanted)
         if paths is None:
             return []
-        if not paths and not item.optional:
-            self._findings.warn(f"glob {item.path}", "matches nothing on this node")
         verdicts = {path: self._judge(item, wanted, path) for path in paths}
-        if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for verdict in verdicts.values()):
-            self._findings.warn(f"glob {item.path}", "matches only dangling links")
+        if not item.optional and all(verdict == _LEADS_NOWHERE for verdict in verdicts.values()):
+            self._findings.warn(f"glob {item.path}", "matches nothing on this node")
         # A node with several names matches only once, preferably under its own name and not that of a link.
         name_of: dict[str, str] = {}
         for path, verdict in verdicts.items():
@@ -242,20 +240,16 @@ class _Scan:
                 yield path
 
     def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
-        """The directory and all directories below it; with files, all entries below it."""
-        pending = [directory]
+        """The directory and all directories below it; with files, all entries below it instead."""
         if not with_files:
             yield directory
-        while pending:
-            here = pending.pop()
-            for name, is_directory in self._entries(here):
-                if name.startswith("."):
-                    continue
-                path = posixpath.join(here, name)
-                if is_directory:
-                    pending.append(path)
-                if is_directory or with_files:
+        for name, is_directory in self._entries(directory):
+            if not name.startswith("."):
+                path = posixpath.join(directory, name)
+                if with_files:
                     yield path
+                if is_directory:
+                    yield from self._below(path, with_files=with_files)
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         self._findings.watch.add(directory)

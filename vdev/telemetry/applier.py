@@ -11,6 +11,7 @@ from ..agent.applier import Applier
 from ..agent.options import Options
 from ..agent.retry import Retrier
 from ..aio.clock import Clock
+from ..aio.program import shown
 from ..kube.api import Api
 from ..kube.informer import Informer
 from ..kube.objects import PODS, key_of
@@ -27,7 +28,6 @@ from .tool_files import ToolFiles
 _OFF = Section()
 _SERVING = "serving metrics of devices"
 _ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that is present wins
-_MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10  # of annotations
 
 
@@ -86,8 +86,7 @@ def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
             try:
                 return parse_load(str(text))
             except ValueError as wrong:
-                shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
-                message = f"its annotation {name} is {shown!r}: {wrong}; its devices keep their pattern"
+                message = f"its annotation {name} is {shown(str(text))!r}: {wrong}; its devices keep their pattern"
                 return warning(f"pod {key_of(pod)}", message, "write percent, such as 75 or 60-90")
     return None
 

@@ -73,12 +73,9 @@ def _pairs(text: str) -> Labels:
     return tuple((name, value) for name, _, value in (pair.partition("=") for pair in text.split()))
 
 
-_SENSORS = [each.name for each in fields(SensorReading)]
-
-
 def _readings(measured: SensorReading) -> dict[str, float | None]:
     """Return the values of all sensors by name."""
-    return {name: getattr(measured, name) for name in _SENSORS}
+    return {each.name: getattr(measured, each.name) for each in fields(measured)}
 
 
 def _container_labels(user: Use | None) -> Labels:
@@ -145,9 +142,6 @@ def _user_labels(user: Use, info: DeviceInfo) -> Labels:
     if device.is_partition:
         found += [("dra_mig_device_uuid", device.id), ("dra_mig_profile", device.profile.partition(PIN)[0])]
     return tuple(sorted(found))
-
-
-_NVIDIA = Exporter(_table("dcgm.csv"), _nvidia_values, _nvidia_labels)
 
 
 # --- AMD --------------------------------------------------------------------------------------------------------------
@@ -244,9 +238,6 @@ def serial_number(raw: str) -> str:
     return str(int(hashlib.sha256(raw.encode()).hexdigest()[:10], 16))
 
 
-_AMD = Exporter(_table("amd.csv"), _amd_values, _amd_labels, sorts_labels=True)
-
-
 # --- other vendors ----------------------------------------------------------------------------------------------------
 
 
@@ -267,16 +258,13 @@ def _other_labels(info: DeviceInfo, user: Use | None, node: str, _hostname_label
     )
 
 
-_OTHER = Exporter(_table("others.csv"), _other_values, _other_labels)
-
-
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 EXPORTERS: Mapping[SmiTool | None, Exporter] = {
-    SmiTool.NVIDIA: _NVIDIA,
-    SmiTool.AMD: _AMD,
-    None: _OTHER,
+    SmiTool.NVIDIA: Exporter(_table("dcgm.csv"), _nvidia_values, _nvidia_labels),
+    SmiTool.AMD: Exporter(_table("amd.csv"), _amd_values, _amd_labels, sorts_labels=True),
+    None: Exporter(_table("others.csv"), _other_values, _other_labels),
 }
 
 
@@ -306,7 +294,7 @@ def page(
                 whole = labels if vendor is None else (*labels, *more)
                 rows[vendor].append(_Row(values, whole, _text(exporter, whole)))
         if amd_devices := {each.info.device.raw.id for each in devices if each.info.vendor is SmiTool.AMD}:
-            text = _text(_AMD, (("hostname", node), *more))
+            text = _text(EXPORTERS[SmiTool.AMD], (("hostname", node), *more))
             amd_nodes.append(f"gpu_nodes_total{{{text}}} {len(amd_devices)}\n")
     families = [family for vendor, exporter in EXPORTERS.items() for family in _families(exporter, rows[vendor])]
     if amd_nodes:
