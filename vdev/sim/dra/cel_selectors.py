@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ...model.names import version_problem
-from ..objects.pod_manifest import ManifestError, quantity
+from ...model.quantity import amount_of
+from ..objects.pod_manifest import quantity
 
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
@@ -97,13 +98,9 @@ def _library() -> tuple[Any, Any]:
 def _functions(cel: Any) -> list[Any]:
     type_ = cel.Type
     amount = type_.Map(type_.STRING, type_.STRING)
-
-    def part(index: int) -> Callable[[_Amount], int]:
-        return lambda value: int(_precedence(value["version"])[index])
-
     rows: list[tuple[str, Any, list[Any], Callable[..., Any]]] = [
         ("quantity", amount, [type_.STRING], lambda text: _quantity(quantity(text, "quantity()"))),
-        ("isQuantity", type_.BOOL, [type_.STRING], _is_quantity),
+        ("isQuantity", type_.BOOL, [type_.STRING], lambda text: amount_of(text) is not None),
         ("semver", amount, [type_.STRING], _semver),
         ("isSemver", type_.BOOL, [type_.STRING], lambda text: not version_problem(text)),
         ("compareTo", type_.INT, [amount, amount], _compare),
@@ -115,9 +112,9 @@ def _functions(cel: Any) -> list[Any]:
         ("asApproximateFloat", type_.DOUBLE, [amount], lambda one: float(_number(one))),
         ("add", amount, [amount, amount], lambda one, other: _quantity(_number(one) + _number(other))),
         ("sub", amount, [amount, amount], lambda one, other: _quantity(_number(one) - _number(other))),
-        ("major", type_.INT, [amount], part(0)),
-        ("minor", type_.INT, [amount], part(1)),
-        ("patch", type_.INT, [amount], part(2)),
+        ("major", type_.INT, [amount], lambda one: _precedence(one["version"])[0]),
+        ("minor", type_.INT, [amount], lambda one: _precedence(one["version"])[1]),
+        ("patch", type_.INT, [amount], lambda one: _precedence(one["version"])[2]),
     ]
     return [
         cel.FunctionDecl(name, [cel.Overload(name, result, types, types[0] is amount, run)])
@@ -134,14 +131,6 @@ def _semver(text: str) -> _Amount:
     return {"version": text}
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        quantity(text, "isQuantity()")
-    except ManifestError:
-        return False
-    return True
-
-
 def _number(amount: _Amount) -> Fraction:
     if "version" in amount:
         raise ValueError(f"{amount['version']} is a version, not a quantity")
@@ -151,9 +140,13 @@ def _number(amount: _Amount) -> Fraction:
 def _compare(one: _Amount, other: _Amount) -> int:
     if one.keys() != other.keys():
         raise ValueError("a quantity and a version cannot be compared")
-    key: Callable[[_Amount], Any] = _number if "quantity" in one else lambda value: _precedence(value["version"])
-    first, second = key(one), key(other)
+    first, second = _order(one), _order(other)
     return int(first > second) - int(first < second)
+
+
+def _order(amount: _Amount) -> Any:
+    """Return the sort key of a quantity or a version."""
+    return _number(amount) if "quantity" in amount else _precedence(amount["version"])
 
 
 def _precedence(text: str) -> tuple[Any, ...]:

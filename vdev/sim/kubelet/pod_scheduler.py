@@ -88,13 +88,12 @@ class PodScheduler:
 
     def _claims(self, pod: PodSpec) -> dict[str, str]:
         """Return a pod's claims by their name in the pod. Creates claims from templates. Raises UnschedulableError."""
-        found = {}
-        claims = self._objects.all(_CLAIM)
-        existing = {_name_in_pod(each, pod): each["metadata"]["name"] for each in claims}
-        for claim in pod.claims:
-            name = claim.claim or existing.get(claim.name) or self._from_template(pod, claim.name, claim.template)
-            found[claim.name] = name
-        return found
+        owned = [each["metadata"] for each in self._objects.all(_CLAIM) if _is_owned(each, pod)]
+        existing = {(meta.get("annotations") or {}).get(_CLAIM_NAME): str(meta["name"]) for meta in owned}
+        return {
+            each.name: each.claim or existing.get(each.name) or self._from_template(pod, each.name, each.template)
+            for each in pod.claims
+        }
 
     def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
         template = self._objects.find(_TEMPLATE, pod.namespace, template_name)
@@ -124,11 +123,20 @@ class PodScheduler:
             if short := sorted(name for name, *_ in shortages(requested, others, allocatable)):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         names = self._claims(pod)
-        claims = [self._claim(pod, name) for name in dict.fromkeys(names.values())]
-        unallocated = [each for each in claims if not (each.get("status") or {}).get("allocation")]
-        extended = await self._allocate(unallocated, pod, limits)
-        for name in dict.fromkeys([*names.values(), *([extended.name] if extended else [])]):
-            self._objects.edit(_CLAIM, pod.namespace, name, lambda claim: _reserve(claim, pod))
+        claims = {name: self._claim(pod, name) for name in names.values()}
+        wanted = {name: each for name, each in claims.items() if not (each.get("status") or {}).get("allocation")}
+        spec = {"devices": {"requests": [*limits.values()]}}
+        if limits:  # this claim is created when its devices are known
+            meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
+            wanted[""] = {"metadata": meta, "spec": spec}
+        allocations = dict(zip(wanted, await self._allocate([*wanted.values()]), strict=True))
+        extended = None
+        if limits:
+            name = self._create(pod, f"{pod.name}-extended-resources-", {"annotations": {_EXTENDED: "true"}}, spec)
+            allocations[name] = allocations.pop("")
+            extended = ExtendedClaim(name, tuple((*key, request["name"]) for key, request in limits.items()))
+        for name in {**claims, **allocations}:
+            self._reserve(pod, name, allocations.get(name))
         return names, extended
 
     def _claim(self, pod: PodSpec, name: str) -> Document:
@@ -139,36 +147,31 @@ class PodScheduler:
             raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
         return claim
 
-    async def _allocate(self, claims: list[Document], pod: PodSpec, limits: _Limits) -> ExtendedClaim | None:
-        """Allocate claims, and create and allocate the claim for extended resources, all or nothing."""
-        wanted = list(claims)
-        if limits:
-            meta: Document = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
-            wanted.append({"metadata": meta, "spec": {"devices": {"requests": [*limits.values()]}}})
-        if not wanted:
-            return None
+    async def _allocate(self, claims: list[Document]) -> list[dict[str, Any]]:
+        """Return the allocations of claims, all or nothing. Raises UnschedulableError."""
+        if not claims:
+            return []
         pools = gather(self._objects.all(_SLICE), self._node)
         classes = {each["metadata"]["name"]: each for each in self._objects.all(_CLASS)}
-        others = self._objects.all(_CLAIM)
-        allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
-        allocations = await asyncio.to_thread(allocator.allocate, wanted)
-        for claim, allocation in zip(claims, allocations, strict=False):
-            self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
-        if not limits:
-            return None
-        meta = {"annotations": {_EXTENDED: "true"}}
-        name = self._create(pod, f"{pod.name}-extended-resources-", meta, wanted[-1]["spec"])
-        self._write(name, pod.namespace, allocations[-1])
-        return ExtendedClaim(name, tuple((*key, request["name"]) for key, request in limits.items()))
+        allocator = Allocator(pools, classes, self._objects.all(_CLAIM), matches=cel_selectors.matches)
+        return await asyncio.to_thread(allocator.allocate, claims)
 
-    def _write(self, name: str, namespace: str, allocation: Document) -> None:
+    def _reserve(self, pod: PodSpec, name: str, allocation: Document | None) -> None:
+        """Reserve a claim for a pod. If the claim was just allocated, also write its allocation."""
+
         def change(claim: dict[str, Any]) -> None:
-            claim.setdefault("status", {})["allocation"] = allocation
+            status = claim.setdefault("status", {})
+            if allocation is not None:
+                status["allocation"] = allocation
+            users = status.setdefault("reservedFor", [])
+            if all(each["uid"] != pod.uid for each in users):
+                users.append({"resource": "pods", "name": pod.name, "uid": pod.uid})
 
-        self._objects.edit(_CLAIM, namespace, name, change)
-        results = allocation["devices"].get("results", ())
-        devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
-        self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
+        self._objects.edit(_CLAIM, pod.namespace, name, change)
+        if allocation is not None:
+            results = allocation["devices"].get("results", ())
+            devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
+            self._journal.note_claim(f"{pod.namespace}/{name}", "allocated", devices)
 
     def _limits(self, pod: PodSpec) -> _Limits:
         """Return the limits of a pod that DRA serves. Requests have Kubernetes' names, init containers first."""
@@ -220,18 +223,6 @@ class PodScheduler:
 
 def _is_owned(claim: Document, pod: PodSpec) -> bool:
     return any(each.get("uid") == pod.uid for each in claim["metadata"].get("ownerReferences") or [])
-
-
-def _name_in_pod(claim: Document, pod: PodSpec) -> str:
-    """Return the name in the pod of a claim that was created from its template; empty for other claims."""
-    annotations = claim["metadata"].get("annotations") or {}
-    return str(annotations.get(_CLAIM_NAME, "")) if _is_owned(claim, pod) else ""
-
-
-def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:
-    users = claim.setdefault("status", {}).setdefault("reservedFor", [])
-    if all(each["uid"] != pod.uid for each in users):
-        users.append({"resource": "pods", "name": pod.name, "uid": pod.uid})
 
 
 def _release(claim: dict[str, Any], pod: PodSpec) -> None:
