@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...model.names import driver_problem
 from ...pb import dra_health_v1alpha1_pb2 as health_api
 from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
-from .driver_client import PreparedDevice
+
+if TYPE_CHECKING:
+    from .driver_registry import PreparedDevice
 
 _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name contains one of these
 
@@ -45,7 +47,7 @@ def keys(driver: str, method: str, asked: Mapping[str, str], answered: Sequence[
 
 
 def prepared(
-    driver: str, claim: str, devices: Sequence[PreparedDevice], results: Sequence[Mapping[str, Any]]
+    driver: str, claim: str, devices: "Sequence[PreparedDevice]", results: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
     """Check the devices of a prepared claim against its allocation.
 
@@ -70,7 +72,7 @@ def prepared(
 
 
 def reused_cdi(
-    driver: str, claim: str, devices: Sequence[PreparedDevice], others: Mapping[str, Sequence[PreparedDevice]]
+    driver: str, claim: str, devices: "Sequence[PreparedDevice]", others: "Mapping[str, Sequence[PreparedDevice]]"
 ) -> Iterator[Finding]:
     """Check that no other prepared claim has the same CDI names, because the runtime may cache their content."""
     mine = {name for each in devices for name in each.cdi}

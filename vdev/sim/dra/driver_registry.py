@@ -1,23 +1,145 @@
-"""The registered DRA drivers of the node, their connections, and the deletion of their slices.
+"""The registered DRA drivers of the node: their connections, their health streams, and the deletion of their slices.
 
 Several instances of a driver may be registered, with different endpoints. The kubelet calls the newest connected
-instance. It deletes a driver's slices 30 s after the last connection ended, and all slices when it starts.
+instance, and reopens a lost connection immediately. It deletes a driver's slices 30 s after the last connection ended,
+and all slices when it starts. `dynamic_resources` interprets the responses.
+
+If a message of the health stream omits a device, the device keeps its health until its timeout. As in 1.36, only
+messages update pods immediately. A timeout or the end of the stream is visible after the next sync of a pod.
 """
 
 import asyncio
+import os
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import grpc
+import grpc.aio
+
+from ...pb import dra_health_v1alpha1_pb2 as health
+from ...pb import dra_health_v1alpha1_pb2_grpc as health_grpc
+from ...pb import dra_v1_pb2 as v1
+from ...pb import dra_v1_pb2_grpc as v1_grpc
+from ...pb import dra_v1beta1_pb2 as v1beta1
+from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
 from ..api.kinds import BY_NAME
-from ..connection import CallError, RegistrationError
+from ..connection import READY, CallError, Connection, RegistrationError, call_errors
 from ..kubelet_life import Life
-from ..lint import warning
+from ..lint import SUN_PATH_LIMIT, warning
 from . import answer_lint
-from .driver_client import SERVICES, DriverClient
 
 _SLICE = BY_NAME["ResourceSlice"]
+_VERSIONS: Mapping[str, tuple[Any, Any]] = {
+    "v1.DRAPlugin": (v1, v1_grpc.DRAPluginStub),
+    "v1beta1.DRAPlugin": (v1beta1, v1beta1_grpc.DRAPluginStub),
+}
+"""The messages and the stub of each service. Both services have the same methods."""
+_HEALTH = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy"}
+_HEALTH_TIMEOUT = 30  # seconds, if the driver sets none
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
 HEALTH_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """A device of a claim in a driver's response."""
+
+    pool: str
+    device: str
+    share: str
+    requests: tuple[str, ...]
+    cdi: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ClaimInfo:
+    """A claim that the kubelet has prepared, or is preparing."""
+
+    uid: str
+    name: str
+    namespace: str
+    pods: set[str] = field(default_factory=set)  # UIDs of the pods that use the claim
+    # The devices in each driver's response; empty before the first response.
+    drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    prepared: bool = False  # all drivers have responded to this process
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A driver's response for one claim."""
+
+    devices: tuple[PreparedDevice, ...] = ()
+    error: str = ""
+
+
+class DriverClient(Connection):
+    """The connection to a registered instance of a driver. `service` is the gRPC service to call."""
+
+    def __init__(self, driver: str, endpoint: str, service: str, life: Life) -> None:
+        super().__init__(
+            endpoint,
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        )
+        self.driver = driver
+        self.service = service
+        self.connected = False
+        self.tasks: list[asyncio.Task[None]] = []  # cancelled when the driver is deregistered
+        self._life = life
+        # The last report of each device, by pool and name: health, message, and expiry time.
+        self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
+        self._api, stub = _VERSIONS[service]
+        self._stub: Any = stub(self.channel)
+        self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self.channel)
+
+    async def call(self, method: str, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
+        """Call NodePrepareResources or NodeUnprepareResources. Returns responses by claim UID. Raises CallError."""
+        asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
+        request = getattr(self._api, f"{method}Request")(claims=asked)
+        with call_errors():
+            answer = await getattr(self._stub, method)(request, timeout=self._life.timings.prepare)
+        answers = {}
+        for uid in sorted(answer.claims):  # maps of messages have no stable order
+            devices = getattr(answer.claims[uid], "devices", ())  # only in NodePrepareResources
+            answers[uid] = Answer(tuple(map(_device, devices)), answer.claims[uid].error)
+        return answers
+
+    async def watch_health(self) -> None:
+        """Receive the health stream until it ends. Raises CallError."""
+        try:
+            with call_errors():
+                async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
+                    self._life.journal.find(answer_lint.health(self.driver, message))
+                    for each in message.devices:
+                        seconds = each.health_check_timeout_seconds
+                        end = self._life.clock.now() + (seconds if seconds > 0 else _HEALTH_TIMEOUT)
+                        report = _HEALTH.get(each.health, "Unknown"), each.message, end
+                        self._reports[each.device.pool_name, each.device.device_name] = report
+                    self._life.changed()
+        finally:
+            self._reports.clear()
+
+    def health_of(self, pool: str, device: str) -> tuple[str, str] | None:
+        """Return the health of a device and its message; None without a report or after its timeout."""
+        state, message, end = self._reports.get((pool, device), ("", "", -1))
+        return None if self._life.clock.now() > end else (state, message)
+
+
+def _device(device: Any) -> PreparedDevice:
+    return PreparedDevice(
+        device.pool_name,
+        device.device_name,
+        getattr(device, "share_id", ""),
+        tuple(device.request_names),
+        tuple(device.cdi_device_ids),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +172,13 @@ class DriverRegistry:
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
         """Register an instance and connect to it. Raises RegistrationError."""
         instances = self._clients.setdefault(name, [])
-        if any(each.endpoint == endpoint for each in instances):
+        if any(each.socket == endpoint for each in instances):
             raise RegistrationError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
         service = self._service(name, endpoint, versions)
         client = DriverClient(name, endpoint, service, self._life)
         instances.append(client)
         client.tasks = [
-            self._life.spawn(client.follow(self._connection), f"connection to {name}"),
+            self._life.spawn(self._follow(client), f"connection to {name}"),
             self._life.spawn(self._listen(client), f"health of {name}"),
         ]
         self._journal.metrics.registrations[name] += 1
@@ -65,15 +187,13 @@ class DriverRegistry:
 
     async def deregister(self, name: str, endpoint: str) -> None:
         """Remove an instance whose registration socket was removed."""
-        for client in [each for each in self._clients.get(name, []) if each.endpoint == endpoint]:
+        for client in [each for each in self._clients.get(name, []) if each.socket == endpoint]:
             self._clients[name].remove(client)
             for task in client.tasks:
                 task.cancel()
-            was_connected, client.connected = client.connected, False
+            client.connected = False
             await client.close()
-            self._report_gone(name, endpoint, "its registration socket is gone")
-            if was_connected:
-                self._wipe_later(name)
+            self._gone(client, "its registration socket is gone")
 
     def get(self, driver: str) -> DriverClient:
         """Return the connection to the instance to call. Raises CallError with the kubelet's text."""
@@ -85,7 +205,7 @@ class DriverRegistry:
     def status(self) -> dict[str, list[DriverStatus]]:
         """Return the registered instances by driver, oldest first."""
         return {
-            name: [DriverStatus(each.endpoint, each.service, each.connected) for each in clients]
+            name: [DriverStatus(each.socket, each.service, each.connected) for each in clients]
             for name, clients in sorted(self._clients.items())
             if clients
         }
@@ -98,31 +218,37 @@ class DriverRegistry:
         where = f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}"
         if not versions:
             raise RegistrationError(f"{where}: empty list of supported gRPC services (aka supported versions)")
-        if known := [each for each in versions if each in SERVICES]:
+        if known := [each for each in versions if each in _VERSIONS]:
             return known[0]
         raise RegistrationError(
             f"{where}: none of services supported by the plugin ({_go_list(versions)}) are supported by the kubelet "
-            f"({_go_list(list(SERVICES))})"
+            f"({_go_list(list(_VERSIONS))})"
         )
 
     # --- connections and slices -------------------------------------------------------------------------------------
 
-    def _connection(self, client: DriverClient) -> None:
-        """Handle a connection that has opened or ended."""
-        if client.connected:
-            self._connections[client.driver] += 1
-        else:
-            self._report_gone(client.driver, client.endpoint, "its connection ended")
-            self._wipe_later(client.driver)
-        self._journal.changed()
+    async def _follow(self, client: DriverClient) -> None:
+        """Keep a connection open until cancelled."""
+        if len(os.fsencode(client.socket)) > SUN_PATH_LIMIT:
+            return  # the socket cannot be opened, and gRPC would wait forever
+        while True:
+            state = client.channel.get_state(try_to_connect=True)
+            was_connected, client.connected = client.connected, state is READY
+            if client.connected and not was_connected:
+                self._connections[client.driver] += 1
+            if was_connected and not client.connected:
+                self._gone(client, "its connection ended")
+            if client.connected != was_connected:
+                self._journal.changed()
+            if state is grpc.ChannelConnectivity.SHUTDOWN:
+                return
+            await client.channel.wait_for_state_change(state)
 
-    def _report_gone(self, driver: str, endpoint: str, why: str) -> None:
-        text = f"{driver} is gone ({endpoint}): {why}"
-        self._journal.note("driverGone", "driver", text, driver=driver, endpoint=endpoint, why=why)
-
-    def _wipe_later(self, driver: str) -> None:
-        """Delete the driver's slices after a delay if no instance is connected or connects during the delay."""
-        connections = self._connections[driver]
+    def _gone(self, client: DriverClient, why: str) -> None:
+        """Report the end of an instance. If no other one connects in time, the driver's slices are deleted."""
+        driver, connections = client.driver, self._connections[client.driver]
+        text = f"{driver} is gone ({client.socket}): {why}"
+        self._journal.note("driverGone", "driver", text, driver=driver, endpoint=client.socket, why=why)
 
         def wipe() -> None:
             if connections == self._connections[driver]:
@@ -155,9 +281,7 @@ class DriverRegistry:
         """Keep a health stream open to an instance. As in 1.36, this ignores whether it offers the service."""
         while True:
             try:
-                async for message in client.health():
-                    self._journal.find(answer_lint.health(client.driver, message))
-                    self._life.changed()
+                await client.watch_health()
             except CallError as error:
                 if "code = Unimplemented" in str(error):
                     text = (

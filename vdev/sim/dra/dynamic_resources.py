@@ -20,8 +20,7 @@ from ..lint import error, warning
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim, PodSpec
 from . import answer_lint, cdi_directory
-from .driver_client import Answer, ClaimInfo, DriverClient, PreparedDevice
-from .driver_registry import DriverRegistry
+from .driver_registry import Answer, ClaimInfo, DriverClient, DriverRegistry, PreparedDevice
 
 _CLAIM = BY_NAME["ResourceClaim"]
 STATE_FILE = "dra_manager_state"  # the prepared claims; only the kubelet reads it
@@ -243,25 +242,19 @@ class DynamicResources:
         try:
             answers = await client.call(method, infos)
             find(answer_lint.keys(driver, method, names, list(answers)))
-            if problem := _problem(names, answers):
-                raise ClaimsError(f"{prefix} {problem}")
+            for uid, answer in answers.items():
+                if uid not in names:
+                    raise ClaimsError(f"{prefix} returned result for unknown claim UID {uid}")
+                if answer.error:
+                    raise ClaimsError(f"{prefix} failed for ResourceClaim {names[uid]}: {answer.error}")
+            if skipped := len(names) - len(answers):
+                raise ClaimsError(f"{prefix} skipped {skipped} ResourceClaims")
             second = await client.call(method, infos) if self._strict else answers
         except CallError as error:
             raise ClaimsError(f"{prefix}: {error}") from None
         for uid, name in names.items():
             find(answer_lint.repeated(driver, method, name, answers[uid], second.get(uid)))
         return answers
-
-
-def _problem(names: Mapping[str, str], answers: Mapping[str, Answer]) -> str:
-    """Return the first problem that the kubelet finds in a response, or an empty text. `names` maps UIDs to names."""
-    for uid, answer in answers.items():
-        if uid not in names:
-            return f"returned result for unknown claim UID {uid}"
-        if answer.error:
-            return f"failed for ResourceClaim {names[uid]}: {answer.error}"
-    skipped = len(names) - len(answers)
-    return f"skipped {skipped} ResourceClaims" if skipped else ""
 
 
 def _ids(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:

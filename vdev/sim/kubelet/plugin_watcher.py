@@ -64,20 +64,20 @@ class PluginWatcher:
                 self._life.spawn(self._try(path, stamp), f"register plugin {path}")
 
     async def _try(self, path: str, stamp: _Stamp) -> None:
+        """Register a plugin. After a failure, report it and start a longer pause."""
         try:
-            await self._register(path, stamp)
-            self._pauses.pop(path, None)
-        except RegistrationError as error:
-            before = self._pauses.get(path)
-            seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
-            self._pauses[path] = seconds, self._life.clock.now() + seconds
-            text = f"refused ({path}): {error}"
-            self._life.journal.note("driverRefused", "plugin", text, socket=path, error=str(error))
+            problem = await self._register(path, stamp)
         finally:
             self._busy.discard(path)
+        before = self._pauses.pop(path, None)
+        if problem:
+            seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
+            self._pauses[path] = seconds, self._life.clock.now() + seconds
+            text = f"refused ({path}): {problem}"
+            self._life.journal.note("driverRefused", "plugin", text, socket=path, error=problem)
 
-    async def _register(self, path: str, stamp: _Stamp) -> None:
-        """Call GetInfo, register the plugin, and call NotifyRegistrationStatus. Raises RegistrationError."""
+    async def _register(self, path: str, stamp: _Stamp) -> str:
+        """Call GetInfo, register the plugin, and call NotifyRegistrationStatus. Returns why this failed, or ""."""
         timings, call = self._life.timings, "dial"
         connection = Connection(path, authority=quote(path, safe=_UNQUOTED))
         stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(connection.channel)
@@ -90,14 +90,13 @@ class PluginWatcher:
                 call = "NotifyRegistrationStatus"
                 status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
                 await stub.NotifyRegistrationStatus(status, timeout=timings.notify)
+                return problem
         except CallError as error:
             if instance := self._registered.pop(path, None):
                 await instance.handler.deregister(instance.name, instance.endpoint)
-            raise RegistrationError(f"{call} failed: {error}") from None
+            return f"{call} failed: {error}"
         finally:
             await connection.close()
-        if problem:
-            raise RegistrationError(problem)
 
     async def _take(self, path: str, stamp: _Stamp, info: api.PluginInfo) -> str:
         """Register a plugin with the handler of its type. Returns the kubelet's error, or an empty text."""

@@ -12,7 +12,7 @@ from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import NO_NUMA, Held, numa_nodes
-from ..dra.driver_client import PreparedDevice
+from ..dra.driver_registry import PreparedDevice
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
 from ..objects.pods import Kind
