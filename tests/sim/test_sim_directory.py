@@ -14,7 +14,7 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod, template
 from vdev.errors import HostError, SocketError
 from vdev.sim import Phase, manifest
-from vdev.sim.app import SimOptions, serve
+from vdev.sim.app import serve
 from vdev.sim.node_objects import NodeObjects
 from vdev.sim.pod_directory import PodDirectory
 
@@ -171,8 +171,7 @@ async def sim(short_dir):
 
     async def start(**options):
         out = Watched()
-        chosen = SimOptions(kubelet_dir=short_dir / "k", pods=short_dir / "pods", **options)
-        task = asyncio.create_task(serve(chosen, out))
+        task = asyncio.create_task(serve(short_dir / "k", pods=short_dir / "pods", out=out, **options))
         running.append(task)
         return out, task
 

@@ -117,19 +117,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log each plugin that ends
     from ..sim import Compat  # not needed for --help
-    from ..sim.app import DEFAULT_DIRECTORY, SimOptions, serve
+    from ..sim.app import DEFAULT_DIRECTORY, serve
 
-    options = SimOptions(
-        kubelet_dir=args.kubelet_dir or DEFAULT_DIRECTORY,
+    serving = serve(
+        args.kubelet_dir or DEFAULT_DIRECTORY,
         pods=args.pods,
-        compat=Compat(args.compat),
-        as_json=args.output == "json",
-        node_name=args.node_name,
-        seed=args.seed,
         cdi_dir=args.cdi_dir,
         api_server=args.api_server,
+        as_json=args.output == "json",
+        compat=Compat(args.compat),
+        node_name=args.node_name,
+        seed=args.seed,
     )
-    return asyncio.run(serve(options))
+    return asyncio.run(serving)
 
 
 def _play(args: argparse.Namespace) -> int:

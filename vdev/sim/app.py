@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ..aio.tasks import acting_on
 from ..errors import HostError
@@ -24,48 +23,42 @@ from .pod_directory import PodDirectory
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner is checked
 
 
-@dataclass(frozen=True, slots=True)
-class SimOptions:
-    """Options of `vdev sim`."""
-
-    kubelet_dir: Path = DEFAULT_DIRECTORY
-    pods: Path | None = None  # the directory of manifests; None for no pods
-    compat: Compat = Compat.V1_36
-    as_json: bool = False  # print a JSON object for each entry
-    node_name: str = "sim-node"
-    seed: int = 0
-    cdi_dir: Path | None = None  # None: CDI names are not resolved
-    api_server: str = ""  # HOST:PORT; empty for no API server
-
-    @property
-    def kubeconfig(self) -> Path:
-        return self.kubelet_dir / "kubeconfig"
-
-
-async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
+async def serve(
+    kubelet_dir: Path,
+    *,
+    pods: Path | None = None,
+    cdi_dir: Path | None = None,
+    api_server: str = "",
+    as_json: bool = False,
+    compat: Compat = Compat.V1_36,
+    out: TextIO = sys.stdout,
+    **options: Any,
+) -> int:
     """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
+
+    Args:
+        kubelet_dir: the kubelet's directory
+        pods: the directory of manifests; None for no pods
+        cdi_dir: the directory of CDI specifications; None: CDI names are not resolved
+        api_server: HOST:PORT; empty for no API server
+        as_json: print a JSON object for each entry
+        compat: the Kubernetes version whose behavior is reproduced
+        out: the output
+        options: other options of `Kubelet`
 
     Raises SocketError if another kubelet uses the directory, HostError if a directory or an address cannot be used.
     """
-    await asyncio.to_thread(_check_directories, options)
-    host, _, port = options.api_server.rpartition(":")
+    await asyncio.to_thread(_check_directories, kubelet_dir, pods)
+    host, _, port = api_server.rpartition(":")
     api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port)) if port else None
     objects = ApiObjects(None if api is None else api.objects)
-    kubelet = Kubelet(
-        options.kubelet_dir,
-        node_name=options.node_name,
-        compat=options.compat,
-        seed=options.seed,
-        host_root="/",
-        cdi_dir=options.cdi_dir,
-        objects=objects,
-    )
+    kubelet = Kubelet(kubelet_dir, compat=compat, host_root="/", cdi_dir=cdi_dir, objects=objects, **options)
     nodes = NodeObjects(kubelet, objects.store)
     nodes.register()  # before a client can connect
     again, end = asyncio.Event(), asyncio.Event()
 
     def show(entry: Entry) -> None:
-        if line := json.dumps(entry.document) if options.as_json else entry.text:
+        if line := json.dumps(entry.document) if as_json else entry.text:
             out.write(line + "\n")
             out.flush()
         if entry.event == "kubelet" and entry.fields["what"] == "panicked":
@@ -76,22 +69,22 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
             try:
                 await stack.enter_async_context(api)
             except OSError as error:
-                raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
+                raise HostError(f"the API server cannot be served at {api_server}: {error.strerror}") from error
         stack.enter_context(acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}))
         await stack.enter_async_context(kubelet)  # raises SocketError if another kubelet uses the directory
         if api is not None:
-            await asyncio.to_thread(write_atomic, options.kubeconfig, api.kubeconfig().encode())
-            stack.callback(options.kubeconfig.unlink, missing_ok=True)
-        if not options.as_json:
-            out.write(_banner(options))
+            await asyncio.to_thread(write_atomic, kubelet_dir / "kubeconfig", api.kubeconfig().encode())
+            stack.callback((kubelet_dir / "kubeconfig").unlink, missing_ok=True)
+        if not as_json:
+            out.write(_banner(kubelet, compat, pods, cdi_dir, has_api=api is not None))
         for entry in kubelet.journal.entries:  # entries that the start recorded
             show(entry)
         kubelet.journal.listen(show)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
         tasks.append(group.create_task(nodes.run(), name="follow the API server"))
-        if options.pods is not None:
-            watch = PodDirectory(objects.store, kubelet.journal, options.pods).run()
+        if pods is not None:
+            watch = PodDirectory(objects.store, kubelet.journal, pods).run()
             tasks.append(group.create_task(watch, name="watch the pods directory"))
         await end.wait()
         for task in tasks:
@@ -106,31 +99,30 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await kubelet.restart()
 
 
-def _banner(options: SimOptions) -> str:
-    pods = "start it with --pods DIR" if not options.api_server else "kubectl apply"
-    if options.pods is not None:
-        pods = f"put manifests into {options.pods}"
-    kubeconfig = f" --kubeconfig {options.kubeconfig}" if options.api_server else ""
-    cdi = f" --cdi-dir {options.cdi_dir}" if options.cdi_dir else ""
-    node = f" --node-name {options.node_name}" if options.api_server else ""
-    flags = f"--kubelet-dir {options.kubelet_dir}{kubeconfig}{cdi}{node}"
+def _banner(kubelet: Kubelet, compat: Compat, pods: Path | None, cdi_dir: Path | None, *, has_api: bool) -> str:
+    """Return the commands that a user needs next."""
+    kubeconfig = f" --kubeconfig {kubelet.root / 'kubeconfig'}" if has_api else ""
+    node = f" --node-name {kubelet.node_name}" if has_api else ""
+    cdi = f" --cdi-dir {cdi_dir}" if cdi_dir else ""
+    flags = f"--kubelet-dir {kubelet.root}{kubeconfig}{cdi}{node}"
+    run_pods = "kubectl apply" if has_api else "start it with --pods DIR"
     rows = [
-        f"An embedded kubelet that behaves like Kubernetes {options.compat.value}: {options.kubelet_dir}",
+        f"An embedded kubelet that behaves like Kubernetes {compat.value}: {kubelet.root}",
         f"  start a plugin:     vdev run {flags} --config-file devices.yaml",
-        f"  run pods:           {pods}",
-        *([f"  see objects:        kubectl{kubeconfig} get nodes,pods"] if options.api_server else []),
+        f"  run pods:           {run_pods if pods is None else f'put manifests into {pods}'}",
+        *([f"  see objects:        kubectl{kubeconfig} get nodes,pods"] if has_api else []),
         f"  restart it:         kill -HUP {os.getpid()}",
         "  stop it:            Ctrl-C",
     ]
     return "\n".join(rows) + "\n"
 
 
-def _check_directories(options: SimOptions) -> None:
+def _check_directories(kubelet_dir: Path, pods: Path | None) -> None:
     """Raise HostError if another user owns the kubelet directory or --pods is not a directory. Blocks."""
     owner = os.geteuid()
     with contextlib.suppress(OSError):  # the start of the kubelet reports it
-        owner = options.kubelet_dir.stat().st_uid
+        owner = kubelet_dir.stat().st_uid
     if owner != os.geteuid():
-        raise HostError(f"{options.kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
-    if options.pods is not None and not options.pods.is_dir():
-        raise HostError(f"{options.pods}: not a directory; give --pods the directory of the manifests")
+        raise HostError(f"{kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
+    if pods is not None and not pods.is_dir():
+        raise HostError(f"{pods}: not a directory; give --pods the directory of the manifests")
