@@ -117,7 +117,7 @@ class Life(ABC):
         return [(pod, each) for pod, each in held if not pod.container(each.container).done]
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Start a task that is cancelled when the process ends. `end` raises its exception."""
+        """Start a task that is cancelled when the process ends. The end of the process raises its exception."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -136,24 +136,16 @@ class Life(ABC):
 
         self.later(period, due)
 
-    def cancel(self) -> None:
-        """Cancel all tasks except the current one."""
+    def cancel(self) -> set[asyncio.Task[Any]]:
+        """Cancel all tasks except the current one, and return them. Includes tasks that have failed."""
         self.alive = False
-        for task in self._others():
+        others = self._tasks - {asyncio.current_task()}
+        for task in others:
             if not task.cancelling():
                 task.cancel()
-
-    async def end(self) -> None:
-        """Cancel all tasks except the current one, and wait for them. Raises the exception of a failed task."""
-        self.cancel()
-        for result in await asyncio.gather(*self._others(), return_exceptions=True):
-            if isinstance(result, Exception):
-                raise result
-
-    def _others(self) -> set[asyncio.Task[Any]]:
-        return self._tasks - {asyncio.current_task()}
+        return others
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        # A failed task is kept so that `end` raises its exception. The caller that awaits the task handles a panic.
+        # A failed task is kept, so that its exception is raised when the process ends. The caller that awaits the task handles a panic.
         if task.cancelled() or task.exception() is None or isinstance(task.exception(), KubeletPanic):
             self._tasks.discard(task)

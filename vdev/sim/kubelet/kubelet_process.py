@@ -67,7 +67,9 @@ class KubeletProcess(Life):
         self.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         try:
-            await self.end()
+            for result in await asyncio.gather(*self.cancel(), return_exceptions=True):
+                if isinstance(result, Exception):
+                    raise result
         finally:
             await self._registry.close()
             await self.dra.drivers.close()
@@ -82,7 +84,9 @@ class KubeletProcess(Life):
 
     def changed(self) -> None:
         if self.alive:
-            self.workers.update_all()
+            for pod in self.pods.active():
+                if pod.admitted:
+                    self.workers.update(pod)
         if self.settings.status_on_change:
             self.tick()
         self.journal.changed()

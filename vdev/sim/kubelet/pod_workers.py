@@ -229,8 +229,3 @@ class PodWorkers:
                 health[claim.resource] = {id_: state for id_, (state, _) in reports.items()}
                 messages[claim.resource] = {id_: text for id_, (_, text) in reports.items() if text}
         container.health, container.health_messages, container.claims = health, messages, claims
-
-    def update_all(self) -> None:
-        for pod in self._store.active():
-            if pod.admitted:
-                self.update(pod)
