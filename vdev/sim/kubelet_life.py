@@ -146,6 +146,7 @@ class Life(ABC):
         return others
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        # A failed task is kept, so that its exception is raised when the process ends. The caller that awaits the task handles a panic.
+        # A failed task is kept, so that its exception is raised when the process ends. The caller that awaits the task
+        # handles a panic.
         if task.cancelled() or task.exception() is None or isinstance(task.exception(), KubeletPanic):
             self._tasks.discard(task)
