@@ -12,7 +12,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -21,7 +21,7 @@ from ..aio.tasks import Backoff, BlockingCalls
 from ..errors import ActionFailed, HostError
 from ..hostfs.root import chmod, truncate
 from ..model.device import Device, DeviceKey, Health, Key, Slot, base_id
-from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
+from ..model.entry import PRE_START_LIMIT, RENEW, Action, Entry, OnFailure
 from ..planning.allocation import placeholders
 from ..planning.handovers import Holding, Holdings, Occasion, Phase, SavedHolding
 from ..planning.in_use import InUse
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _REMEMBERED = 20  # failures
+_COMMAND_SECONDS = 10.0  # the default time after which a command is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,8 @@ class HandoverActions(Applier):
     ) -> str:
         """Run one action for at most `within` seconds; return why it failed, or the empty string."""
         resource, device = subject.resource.name, subject.device
-        name = action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
-        limit = min(action.seconds, within)
+        name = action.command[0].source if action.command else next(iter(action.given), "renew")
+        limit = min(action.timeout or _COMMAND_SECONDS, within)
         try:
             call, abort = self._call(action, subject)
             reason = await self._calls.run(call, within=limit, abort=abort) or ""
@@ -227,19 +228,16 @@ class HandoverActions(Applier):
     def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], str | None], Callable[[], None] | None]:
         """Return a blocking function that runs the action and may return why it failed, and one to end it early."""
         values = placeholders(subject.resource.name, subject.device)
-        path = action.path.render(values) if action.path is not None else ""
-        match action.kind:
-            case ActionKind.COMMAND:
-                program = Program([word.render(values) for word in action.command])
-                return program.run, program.abort
-            case ActionKind.TRUNCATE:
-                return functools.partial(truncate, self._agent.options.host, path), None
-            case ActionKind.CHMOD:
-                return functools.partial(chmod, self._agent.options.host, path, action.permissions), None
-            case ActionKind.RENEW:
-                return functools.partial(self._agent.placeholders.renew, subject.device.raw.id), None
-            case _:
-                assert_never(action.kind)
+        host = self._agent.options.host
+        if action.command:
+            program = Program([word.render(values) for word in action.command])
+            return program.run, program.abort
+        if action.truncate:
+            return functools.partial(truncate, host, action.truncate.render(values)), None
+        if action.chmod:
+            mode = int(action.mode or "0660", 8)
+            return functools.partial(chmod, host, action.chmod.render(values), mode), None
+        return functools.partial(self._agent.placeholders.renew, subject.device.raw.id), None
 
     # --- before a container starts ------------------------------------------------------------------------------------
 

@@ -22,11 +22,11 @@ from ..model.dra import ClaimApi, Dra, DraPartitions
 from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
-from ..model.problem import KeyPath, Override, Problem, errors
+from ..model.problem import KeyPath, Override, Problem, did_you_mean, errors, listed
 from ..model.section import NO_VALUE, FileMapping, templates
 from ..model.spec import Spec
 from ..model.telemetry import EntryTelemetry, Telemetry
-from ..model.template import TemplateError, parse
+from ..model.template import ATTRIBUTE, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
 from .entry_checks import check_entry, check_links, check_numa
@@ -284,10 +284,11 @@ def _check_templates(entry: Entry, report: ProblemReport) -> None:
     for at, template in (*templates(entry), (("resource",), parse(entry.resource))):
         # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
         known = attributes | {"base"} if at[0] in ("glob", "sysfs", "usb") else attributes
-        try:
-            parse(template.source, attributes=known)
-        except TemplateError as error:
-            report.error(at, str(error))
+        for name in (each.removeprefix(ATTRIBUTE) for each in template.names if each.startswith(ATTRIBUTE)):
+            if name not in known:
+                words = sorted(known) or ["none"]
+                hint = listed(words, did_you_mean(name, known), lead="the device's attributes:")
+                report.error(at, f"unknown attribute {name!r}", hint)
 
 
 # --- Dynamic Resource Allocation --------------------------------------------------------------------------------------

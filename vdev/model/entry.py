@@ -150,15 +150,6 @@ class HealthCheck(Section):
     """Time after a device appears during which failed probes are ignored."""
 
 
-class ActionKind(StrEnum):
-    """The kind of an action. RENEW recreates the placeholder node of a virtual device; configurations cannot use it."""
-
-    COMMAND = "command"
-    TRUNCATE = "truncate"
-    CHMOD = "chmod"
-    RENEW = "renew"
-
-
 def _host_file_problem(parsed: Template) -> str:
     value = parsed.source
     if not value.startswith(("/", "{path}")):
@@ -184,31 +175,9 @@ class Action(Section):
     timeout: Annotated[Duration, longer_than_nothing(3600, "1h")] | None = None
     """For command: the time after which it is killed, such as 10s. Default: 10s."""
 
-    @property
-    def kind(self) -> ActionKind:
-        if self.command:
-            return ActionKind.COMMAND
-        if self.truncate is not None:
-            return ActionKind.TRUNCATE
-        return ActionKind.RENEW if self.chmod is None else ActionKind.CHMOD
-
-    @property
-    def path(self) -> Template | None:
-        """The file that truncate or chmod changes."""
-        return self.truncate or self.chmod
-
-    @property
-    def permissions(self) -> int:
-        """The mode that chmod sets."""
-        return int(self.mode or "0660", 8)
-
-    @property
-    def seconds(self) -> float:
-        return self.timeout or 10.0
-
 
 RENEW = Action()
-"""Recreates the placeholder node of a virtual device."""
+"""Recreates the placeholder node of a virtual device. The file cannot have this action."""
 
 
 class OnFailure(StrEnum):

@@ -186,16 +186,6 @@ class Flags(Section):
     def with_plugin(self, **changes: object) -> Self:
         return self.model_copy(update={"plugin": self.plugin.model_copy(update=changes)})
 
-    @property
-    def mps_directory(self) -> str:
-        """The directory of the MPS daemon. NVIDIA's plugin has no default; this is the one of its Helm chart."""
-        return self.mps_root or "/run/nvidia/mps"
-
-    @property
-    def dates_labels(self) -> bool:
-        """Whether NVIDIA's labels include the timestamp of their creation."""
-        return not (self.gfd and self.gfd.no_timestamp)
-
 
 DEFAULT_FLAGS = Flags()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .problem import did_you_mean, listed
 
 PLACEHOLDERS = ("id", "index", "name", "resource", "numa", "profile", "memory.mib", "memory.bytes", "path")
-_ATTRIBUTE = "attributes."
+ATTRIBUTE = "attributes."
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -42,8 +42,8 @@ class Template:
         return "".join(parts)
 
 
-def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
-    """Parse a template. `attributes` are the devices' attributes; None if unknown. Raises TemplateError."""
+def parse(source: str) -> Template:
+    """Parse a template. Raises TemplateError."""
     literals, names = [""], []
     end = 0
     for token in _TOKEN.finditer(source):
@@ -56,24 +56,14 @@ def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
                 f"stray {token.group()!r} in {source!r}; write {token.group() * 2!r} for the character itself"
             )
         else:
-            names.append(_known(token.group(1), attributes))
+            names.append(_known(token.group(1)))
             literals.append("")
     literals[-1] += source[end:]
     return Template(source, tuple(literals), tuple(names))
 
 
-def _known(name: str, attributes: frozenset[str] | None) -> str:
-    if name in PLACEHOLDERS:
+def _known(name: str) -> str:
+    if name in PLACEHOLDERS or (name.startswith(ATTRIBUTE) and name != ATTRIBUTE):
         return name
-    if name.startswith(_ATTRIBUTE) and len(name) > len(_ATTRIBUTE):
-        attribute = name.removeprefix(_ATTRIBUTE)
-        if attributes is None or attribute in attributes:
-            return name
-        hint = listed(
-            sorted(attributes) or ["none"],
-            did_you_mean(attribute, attributes),
-            lead="the device's attributes:",
-        )
-        raise TemplateError(f"unknown attribute {attribute!r}; {hint}")
     allowed = [f"{{{each}}}" for each in (*PLACEHOLDERS, "attributes.<name>")]
     raise TemplateError(f"unknown placeholder {{{name}}}; {listed(allowed, did_you_mean(name, PLACEHOLDERS))}")

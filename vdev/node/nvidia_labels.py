@@ -52,7 +52,8 @@ _FAMILIES = {  # by the first compute capability of each, as major and minor ver
 def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine, problems: list[Problem]) -> dict[str, str]:
     """The labels of a node with these NVIDIA devices, some even if no device exists now. `problems` gets warnings."""
     values = {"nvidia.com/vgpu.present": "false"}
-    if machine.started_at is not None and spec.flags.dates_labels:
+    has_timestamp = not (spec.flags.gfd and spec.flags.gfd.no_timestamp)
+    if machine.started_at is not None and has_timestamp:
         values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
     if not gpus:
         return values

@@ -29,6 +29,7 @@ _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # for generated 
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # prevents NVIDIA's runtime from injecting CDI devices a second time
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
 _LIST_ROOT = "/var/run/vdev-container-devices"
+_MPS_ROOT = "/run/nvidia/mps"  # of NVIDIA's Helm chart; its plugin has no default
 
 
 # --- granting a request -----------------------------------------------------------------------------------------------
@@ -284,8 +285,8 @@ def _add_mps(edits: ContainerEdits, resource: Resource, slots: Sequence[Slot]) -
         if device.replicas:
             shares.append(MpsShare(position, *mps_share(device, taken[device.id])))
     mps_limits(edits, shares)
-    root, name = resource.flags.mps_directory, resource.name
-    if shares and root:
+    if shares:
+        root, name = resource.flags.mps_root or _MPS_ROOT, resource.name
         edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
         edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
         edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # the target is in the container

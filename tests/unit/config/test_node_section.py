@@ -93,12 +93,6 @@ def test_entries_with_the_same_condition_must_agree():
     assert "the condition A is True while devices are healthy at f:3:" in said
 
 
-def test_gfd_no_timestamp_omits_the_date():
-    text = "devices: [{name: a, resource: a.b/c, virtual: {}}]\nflags: {gfd: {noTimestamp: true}}\nnode: {labels: true}"
-    loaded = config.load_text(text)
-    assert ((), False) == (loaded.problems, loaded.spec.flags.dates_labels)
-
-
 def test_entries_cannot_set_labels_that_select_a_layout():
     """This includes the label with the state, and labels of any entry."""
     text = """\

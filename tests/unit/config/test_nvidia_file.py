@@ -78,16 +78,6 @@ def test_nanoseconds_are_an_interval():
     assert not loaded.errors
 
 
-def test_the_default_mps_root(load):
-    """It is that of NVIDIA's Helm chart, whose ConfigMap does not contain it."""
-    loaded = load(DEVICES, "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
-
-    assert ("/run/nvidia/mps", []) == (
-        loaded.spec.flags.mps_directory,
-        [each for each in loaded.problems if each.is_error],
-    )
-
-
 IGNORED = """
 sharing:
   timeSlicing:

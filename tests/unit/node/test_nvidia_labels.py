@@ -229,6 +229,8 @@ ONE = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtu
 def test_timestamp_and_machine(labels):
     found = labels(ONE % "", machine=Machine("  ACME (R) Server\t9 ", 1700000000)).values
     assert ("1700000000", "ACME-R-Server9") == (found["nvidia.com/gfd.timestamp"], found["nvidia.com/gpu.machine"])
+    without = labels("flags: {gfd: {noTimestamp: true}}\n" + ONE % "", machine=Machine("x", 1700000000)).values
+    assert "nvidia.com/gfd.timestamp" not in without
     assert "unknown" == labels(ONE % "", machine=Machine()).values["nvidia.com/gpu.machine"]
     own = labels(ONE % ", attributes: {machine: My Box}").values
     assert "My-Box" == own["nvidia.com/gpu.machine"]

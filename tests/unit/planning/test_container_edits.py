@@ -167,10 +167,11 @@ def test_mps_gives_each_container_its_share(build):
 
 
 def test_mounts_of_mps_come_before_the_device_list(build):
-    """The order of the mounts is that of NVIDIA's plugin."""
+    """The order of the mounts is that of NVIDIA's plugin. The default mpsRoot is that of NVIDIA's Helm chart."""
     sharing = build.sharing({"name": GPU, "replicas": 4}, kind=SharingKind.MPS)
-    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(MOUNTS,), mps_root="/run/nvidia/mps")
+    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(MOUNTS,))
     got = edits(stock, GPU, f"{A}::0").mounts
+    assert f"/run/nvidia/mps/{GPU}/pipe" == got[f"/mps/{GPU}/pipe"].host_path
     assert [f"/mps/{GPU}/pipe", "/dev/shm", f"/var/run/nvidia-container-devices/{A}"] == list(got)
 
 
