@@ -16,7 +16,8 @@ from ..model.names import is_nvidia_id
 from ..model.problem import did_you_mean, listed
 from ..model.scalars import index_range
 from ..model.spec import Spec
-from .file_checks import check_names, partition_names
+from ..planning.naming import names_of
+from .file_checks import check_names
 from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
@@ -153,9 +154,8 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
     """Check the names in the rules against those of `spec`."""
     check_names(rules, "rule", report)
-    resources = {entry.resource for entry in spec.entries} | partition_names(spec)
+    resources = {name for entry in spec.entries for name in (entry.resource, *names_of(spec, entry))}
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
-    resources |= {pattern.name for pattern in (*spec.resources.gpus, *spec.resources.mig)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}

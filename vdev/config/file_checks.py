@@ -8,12 +8,7 @@ from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, MADE, TAINTS
 from ..model.entry import CDI_STRATEGIES, Condition, Entry, MigStrategy
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
-from ..model.geometry import resource_suffix
-from ..model.names import (
-    domain_and_name,
-    node_name_problem,
-    value_problem,
-)
+from ..model.names import node_name_problem, value_problem
 from ..model.problem import KeyPath, Place, Problem, Severity
 from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
 from .loader import Document
@@ -147,18 +142,6 @@ def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
 # --- sharing ----------------------------------------------------------------------------------------------------------
 
 
-def partition_names(spec: Spec) -> frozenset[str]:
-    """Return the resources that exist only for partitions, with the strategy `mixed`."""
-    if spec.flags.mig_strategy is not MigStrategy.MIXED:
-        return frozenset()
-    return frozenset(
-        f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
-        for each in spec.entries
-        if each.geometry
-        for profile in each.possible_profiles
-    )
-
-
 def _sharing(spec: Spec, report: ProblemReport) -> None:
     model = spec.sharing_blocks
     if model.time_slicing and model.mps:
@@ -166,11 +149,10 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
-    declared = {entry.resource for entry in spec.entries} | partition_names(spec)
     for block in model.blocks:
         for item in block.resources:
             _devices(item, report.of(item))
-        _renames(block, declared, report)
+        _renames(block, report)
     if model.mps:
         _mps(spec, model.mps, report)
 
@@ -191,22 +173,19 @@ def _devices(item: SharedItem, report: ProblemReport) -> None:
             report.unless(("devices", index), message, "list each device once", "it counts once", lenient=lenient)
 
 
-def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:
+def _renames(block: TimeSlicing, report: ProblemReport) -> None:
+    """Check that two resources do not share one new name. `planning.sharing` checks that no entry has it."""
     first: dict[str, SharedItem] = {}  # by the resource of the replicas
     for item in block.resources:
         here = report.of(item)
         target = item.rename or block.default_name(item)
-        key = "rename" if item.rename else "name"
         if "{" in item.name and item.rename:
             hint = "set renameByDefault, or give the entry another name"
             here.key_error("rename", f"rename would give one name to every resource of {item.name}", hint)
         other = first.setdefault(target, item)
-        if target != item.name and target in declared:
-            message = f"{item.name} shared as {target} collides with the resource of that name"
-            here.error(key, message, "choose another name")
-        elif other.name != item.name:
+        if other.name != item.name:
             message = f"{item.name} shared as {target} collides with {other.name}, at {other.where.place}"
-            here.error(key, message, "choose another name")
+            here.error("rename" if item.rename else "name", message, "choose another name")
 
 
 def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:

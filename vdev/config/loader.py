@@ -304,7 +304,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigEr
             hint = _CUT
         elif "invalid Unicode character escape" in str(error.problem):  # two escapes for one character, as in JSON
             hint = "write the character itself"
-        elif error.context == "while scanning an alias":
+        elif error.context == "while scanning an alias" or "undefined alias" in str(error.problem):
             hint = "quote a pattern that begins with '*'"
         elif "cannot start any token" in str(error.problem):
             hint = f"quote a text that begins with {line[mark.column]!r}"

@@ -103,12 +103,10 @@ class YamlReader(*_Bases):  # type: ignore[misc]
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()
-        place = place_of(event, self._name)
-        if isinstance(event, yaml.AliasEvent):
-            self._check_alias(str(event.anchor), place)
-        elif event.tag not in (None, "", "!", *_TAGS[type(event)]):
-            raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
-        else:
+        if not isinstance(event, yaml.AliasEvent):
+            place = place_of(event, self._name)
+            if event.tag not in (None, "", "!", *_TAGS[type(event)]):
+                raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
             self._count += 1
             _check_limits(self._count // 2, self._depth, place)  # keys are nodes too
             self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be redefined, PyYAML does not
@@ -116,14 +114,6 @@ class YamlReader(*_Bases):  # type: ignore[misc]
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
-
-    def _check_alias(self, anchor: str, place: Place) -> None:
-        node = self.anchors.get(anchor)
-        if node is None:
-            hint = f"quote a pattern that begins with '*': '*{anchor}'"
-            raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
-        if node.end_mark is None:
-            raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
 
 
 def place_of(part: Any, name: str) -> Place:
@@ -243,7 +233,7 @@ def _check_limits(count: int, depth: int, place: Place) -> None:
     if count > MAX_VALUES:
         raise refusal(place, f"the file holds more than {MAX_VALUES} values, with aliases and merge keys expanded")
     if depth > MAX_DEPTH:
-        raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
+        raise refusal(place, f"nested more than {MAX_DEPTH} levels deep, with aliases and merge keys expanded")
 
 
 # --- files for NVIDIA's plugin ----------------------------------------------------------------------------------------

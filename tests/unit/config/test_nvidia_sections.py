@@ -217,30 +217,30 @@ def test_items_for_one_resource_may_have_different_devices(one: str, other: str)
 @pytest.mark.parametrize(
     ("sharing", "words"),
     [
-        ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "a.b/x shared as a.b/y collides with the resource"),
-        ("renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]", "a.b/z shared as a.b/z.shared collides"),
+        ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "renaming 'a.b/x' to 'a.b/y' collides with"),
         (
-            "resources: [{name: a.b/x, replicas: 2, rename: a.b/n}, {name: a.b/y, replicas: 2, rename: a.b/n}]",
-            "a.b/y shared as a.b/n collides with a.b/x",
+            "renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]",
+            "renaming 'a.b/z' to 'a.b/z.shared' collides",
         ),
+        ("resources: [{name: a.b/p, replicas: 2, rename: a.b/mig-1g.6gb}]", "to 'a.b/mig-1g.6gb' collides with"),
     ],
 )
 def test_renames_must_not_collide(sharing: str, words: str) -> None:
-    """A new name must be valid and unused."""
-    text = "devices:\n"
+    """A new name must be unused, also by partitions."""
+    text = "flags: {migStrategy: mixed}\ndevices:\n"
     for name in ("x", "y", "z", "z.shared"):
         text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
-    (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
+    text += "- {name: p, resource: a.b/p, virtual: {preset: a30, count: 2}, partitions: {0: [1g.6gb]}}\n"
+    loaded = config.load_text(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n", "f")
+    (message,) = map(str, prove(loaded.spec))
+    assert message.startswith("f:8:")
     assert words in message
 
 
-def test_a_rename_must_not_collide_with_a_partitions_resource() -> None:
-    text = """flags: {migStrategy: mixed}
-devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {0: [1g.6gb]}}]
-sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
-"""
-    (message,) = refusals(text)
-    assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
+def test_two_resources_must_not_get_one_name() -> None:
+    both = "{name: gpu, replicas: 2, rename: x}, {name: a.b/y, replicas: 2, rename: x}"
+    (message,) = refusals(f"sharing: {{timeSlicing: {{resources: [{both}]}}}}\ndevices: []\n")
+    assert "resources[1].rename: a.b/y shared as nvidia.com/x collides with nvidia.com/gpu, at f:1:37" in message
 
 
 def test_an_error_in_a_flag_names_the_flag() -> None:
