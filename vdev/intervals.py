@@ -19,8 +19,6 @@ class Intervals:
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
     look_at_command_socket: float = 30.0
-    look_at_label: float = 30.0  # labels of the Node, without the permission to watch it
-    watch_again: float = 600.0  # until the next attempt to watch the Node
     look_at_lock: float = (
         0.02  # while another agent has the lock; short, because the node has no devices during a handover
     )
@@ -35,7 +33,8 @@ class Intervals:
 
     # Pauses before another attempt, and rate limits.
     retry_host_files: float = 5.0  # to create files on the host that containers need, and to remove others
-    retry_label: float = 1.0  # to read the Node's labels at the start, if the API server does not answer
+    know_label: float = 10.0  # for the first answer about the Node's labels, which choose a file
+    know_label_again: float = 1.0  # the same, if an earlier process chose a file
     api_pause_first: float = 1.0  # for a request that the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
     repair_node: float = 30.0  # to restore a value that another client changed, after a burst of repairs

@@ -27,7 +27,7 @@ async def test_a_start_while_the_api_server_does_not_answer(
     start_agent, account, api_server, labelled, files, shows, label, wanted
 ):
     """The last selected file is used at once, and that of the present label as soon as the server answers."""
-    agent = await start_agent("", config_files=files, api_server=account, retry_label=1.0)
+    agent = await start_agent("", config_files=files, api_server=account)
     await shows("acme.dev/small", 2)
     await agent.stop()
     await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"vdev.dev/config": label}}}, manager="kubectl")

@@ -1,15 +1,12 @@
-"""The agent's Node: watched if that is allowed, else read at intervals; and its label, which selects a file."""
+"""The agent's Node, which it watches, and its label, which selects a file."""
 
 import asyncio
 import contextlib
 
 import pytest
-import structlog
 
 from vdev.agent.node_objects import NodeObject
-from vdev.aio.clock import LeapClock, Timing
 from vdev.file_choice import LABELS
-from vdev.intervals import Intervals
 
 LABEL, NVIDIA_LABEL = LABELS
 
@@ -19,9 +16,9 @@ def labelled(value):
     return {"metadata": {"labels": {LABEL: value}}}
 
 
-def node_object(api, clock=None):
+def node_object(api):
     """A NodeObject of worker-1."""
-    return NodeObject("worker-1", api, timing=Timing(clock=clock or LeapClock()))
+    return NodeObject("worker-1", api)
 
 
 def uid(node):
@@ -74,31 +71,17 @@ async def test_one_watch_for_several_subscribers(api_server, api, worker, run):
     assert {"metadata.name=worker-1"} == {each.params["fieldSelector"] for each in api_server.asked}
 
 
-def pauses(clock):
-    """Whether the next timer is that of the next read."""
-    return clock.next_due is not None and clock.next_due - clock.now() > Intervals().api_answer + 1
-
-
-async def test_without_list_and_watch_the_node_is_read_at_intervals(api_server, start_api, worker, run):
-    """It is watched when that is allowed."""
-    clock, intervals = LeapClock(), Intervals()
+async def test_without_permission_to_list(api_server, api, worker, run):
+    """The reason names the missing verb; the Node is watched soon after that is allowed."""
     api_server.permissions = {"get nodes"}
-    node = node_object(await start_api(clock=clock), clock)
+    node = node_object(api)
     node.subscribe(lambda: None)
-    with structlog.testing.capture_logs() as logs:
-        run(node)
-        await api_server.until(lambda: uid(node))
-        await api_server.edit("nodes", "worker-1", labelled("a100"))
-        asked = len(api_server.asked)
-        await api_server.until(lambda: pauses(clock))
-        clock.advance(intervals.look_at_label + 1)
-        await api_server.until(lambda: node.labels == {LABEL: "a100"})
-        assert ["get"] == [each.verb for each in api_server.asked[asked:]]
-        assert [("info", True)] == [(each["log_level"], "may not list nodes" in each["reason"]) for each in logs]
-        api_server.permissions = None
-        await api_server.until(lambda: pauses(clock))
-        clock.advance(intervals.watch_again)
-        await api_server.until(lambda: api_server.watching)
+    run(node)
+    await node.answered()
+    assert node.document is None
+    assert "give it a role with the verb list on nodes" in str(node.trouble)
+    api_server.permissions = None
+    await api_server.until(lambda: uid(node))
 
 
 # --- the label --------------------------------------------------------------------------------------------------------

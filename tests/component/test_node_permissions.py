@@ -95,7 +95,7 @@ async def test_a_granted_permission_is_used_at_once(switch, start_agent, account
         retry_step_first=1e6,
         retry_step_most=1e6,
     )
-    await api_server.until(lambda: any("may not get nodes" in str(each) for each in agent.agent.reconciler.problems))
+    await api_server.until(lambda: any("may not list nodes" in str(each) for each in agent.agent.reconciler.problems))
     assert 1 == api_server.changes
     api_server.permissions = None
     await api_server.until(lambda: api_server.changes > 1)

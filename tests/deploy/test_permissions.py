@@ -19,15 +19,15 @@ from tests.kit.manifests import (
 )
 
 _DRA = "resource.k8s.io"
-WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
+WRITE_NODES = {("", "nodes", verb) for verb in ("list", "watch", "patch")}
 DRIVERS = ("acme.dev", "gpu.amd.com", "gpu.nvidia.com")
-WATCH_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch")}
+WATCH_NODES = {("", "nodes", verb) for verb in ("list", "watch")}
 DRA = {("", f"resourceslices.{_DRA}", verb) for verb in ("list", "watch", "create", "update", "delete")}
 DRA |= {("", f"resourceclaims.{_DRA}", "get"), ("", f"resourceclaims/status.{_DRA}", "patch")}
 DRA |= {("", f"resourceclaims/driver.{_DRA} {each}", "associated-node:patch") for each in DRIVERS}
 # component: its permissions as (namespace, resource, verb), and the chart values that render the same objects
 COMPONENTS = {
-    "node-label": ({("", "nodes", "get")}, {"nodeLabel": {"enabled": True}}),
+    "node-label": (WATCH_NODES, {"nodeLabel": {"enabled": True}}),
     "node-labels": (WRITE_NODES, {"node": {"labels": True}}),
     "node-features": (set(), {"node": {"features": True}}),
     "node-status": (
@@ -35,7 +35,7 @@ COMPONENTS = {
         {"node": {"status": True}},
     ),
     "node-events": (
-        {("", "nodes", "get"), ("default", "events", "create"), ("default", "events", "patch")},
+        WATCH_NODES | {("default", "events", "create"), ("default", "events", "patch")},
         {"node": {"events": True}},
     ),
     "mig-config": (WRITE_NODES, {"migConfig": {"enabled": True}}),

@@ -18,7 +18,7 @@ INTERVALS = {
     "write_tools": 0.1,
     "empty_list": 0.3,
     "retire_handover": 0.4,
-    "retry_label": 0.05,
+    "know_label_again": 0.2,
     "api_pause_first": 0.02,
     "api_pause_most": 0.2,
     "first_reading": 0.3,

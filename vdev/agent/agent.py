@@ -182,6 +182,8 @@ class Agent:
             serving = self.retrier.supervise("serving HTTP", serve)
             await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.api.aclose)
+        watching = self.retrier.supervise("watching the Node", self.node_api.object.run)
+        await stack.enter_async_context(in_background(watching, name="watching the Node"))
         await self.triggers.begin(stack)
         await self.reconciler.start()
         stack.callback(self.lock.release)
@@ -214,7 +216,7 @@ class Agent:
             "watching files": self.triggers.watch,
             "looking again at intervals": self.triggers.look_again,
         }
-        lasting = {"watching the Node": self.node_api.object.run}
+        lasting: dict[str, _Work] = {}
         if (run_dir := self.options.run_dir) is not None:
             commands = {"status": self._status, "top": self.telemetry.top, **self.faults.store.commands}
             lasting["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)

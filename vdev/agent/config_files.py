@@ -29,7 +29,6 @@ log = structlog.get_logger(__name__)
 
 
 _REMEMBERED = 20  # readings in the history
-_ATTEMPTS = 3  # readings before the first choice, if the API server does not answer
 _BEFORE = "it was chosen before this start, and the node's label is not known yet"
 
 
@@ -87,7 +86,6 @@ class ConfigSource:
             self._follows_node = True
             self._kept = await self._agent.state.kept_files()
             await self._first_reading()
-            self._node.subscribe(self._look)
         chosen = await asyncio.to_thread(self._choices)
         if chosen != self.chosen:
             for each in chosen:
@@ -96,26 +94,22 @@ class ConfigSource:
         self.chosen = chosen
 
     async def _first_reading(self) -> None:
-        """Read the Node before the first choice, which depends on it; try a few times.
+        """Wait for the Node before the first choice, which depends on it.
 
-        If the choice of an earlier process is known, one short attempt is enough.
+        If the choice of an earlier process is known, a short time is enough.
         """
         has_before = await asyncio.to_thread(self._before)
-        attempts, patience = (1, self._intervals.retry_label) if has_before else (_ATTEMPTS, None)
-        for attempt in range(attempts):
-            if attempt:
-                await self._clock.sleep(self._intervals.retry_label)
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(patience):
-                    await self._node.read()
-                    self._look()
-            if not self._node.unanswered:
-                return
+        patience = self._intervals.know_label_again if has_before else self._intervals.know_label
+        self._node.subscribe(self._look)
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(patience):
+                await self._node.answered()
+        self._look()
 
     def _look(self) -> None:
         """Take the labels from the Node."""
         labels = {key: value for key, value in self._node.labels.items() if key in LABELS}
-        is_known = self._is_known or not self._node.unanswered
+        is_known = not self._node.unanswered
         if (labels, is_known) != (self._labels, self._is_known):
             self._labels, self._is_known = labels, is_known
             self._agent.reload()

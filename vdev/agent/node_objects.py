@@ -1,7 +1,7 @@
 """The Node object of this agent, from one watch, and everything that the agent writes about it.
 
-The watch needs the verbs list and watch on nodes (a role can name the one node); with get alone, the Node is polled.
-No request is sent before something needs the Node.
+The watch needs the verbs list and watch on nodes; a role can name the one node. No request is sent before something
+needs the Node.
 """
 
 import asyncio
@@ -9,13 +9,10 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from ..aio.clock import Timing
 from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from ..kube.api import Api
-from ..kube.errors import Denied, Throttled, Unconfigured, Unreachable
+from ..kube.errors import Denied, Unconfigured
 from ..kube.informer import Informer
 from ..kube.objects import NODES, metadata_of
 from ..model.problem import listed
@@ -27,8 +24,6 @@ from .applier import Applier
 
 if TYPE_CHECKING:
     from .agent import Agent
-
-log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
@@ -44,16 +39,14 @@ class NodeObject:
         node: str,
         api: Api,
         *,
-        timing: Timing,
         on_heard: Callable[[], None] = lambda: None,
     ) -> None:
         self._node = node
         self._api = api
-        self._intervals, self._clock = timing
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
-        self._reported: tuple[Document | None, str] = None, ""  # the Node and the trouble that subscribers know
+        self._reported: tuple[Document | None, str, bool] = None, "", True  # what subscribers know
         self._others: list[str] = []  # names of Nodes that exist, if this one did not at the start
         self._informer = Informer(
             api,
@@ -62,7 +55,6 @@ class NodeObject:
             keep=lambda document: document,
             on_change=lambda *_: self._report(),
             on_look=self._report,
-            on_denied=self._poll,
         )
 
     @property
@@ -84,8 +76,8 @@ class NodeObject:
 
     @property
     def unanswered(self) -> bool:
-        """Whether the last request got no answer, so another one may."""
-        return isinstance(self.trouble, Unreachable | Throttled)
+        """Whether the API server has not answered yet, but may do so."""
+        return not (self._informer.answered.is_set() or isinstance(self._informer.trouble, Unconfigured))
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -97,9 +89,11 @@ class NodeObject:
         self._users.append(on_change)
         self._wanted.set()
 
-    async def read(self) -> None:
-        """Get the Node once, without watching it."""
-        await self._informer.read(self._node)
+    async def answered(self) -> None:
+        """Wait until the API server has answered, or none is known."""
+        await self._informer.looked.wait()
+        if self.unanswered:
+            await self._informer.answered.wait()
 
     def note(self, document: Document) -> None:
         """Take the Node from the answer to a write: the watch delivers it later, after older states."""
@@ -130,21 +124,11 @@ class NodeObject:
         self._others = sorted(nodes)
         self._report()
 
-    async def _poll(self, denied: Denied) -> None:
-        """Read the Node at intervals, until that is forbidden as well, or it is time to try the watch again."""
-        log.info("the node cannot be watched; it is read regularly", reason=str(denied))
-        end = self._clock.now() + self._intervals.watch_again
-        while self._clock.now() < end:
-            await self.read()
-            if isinstance(self._informer.trouble, Denied):
-                return
-            await self._clock.sleep(self._intervals.look_at_label)
-
     def _report(self) -> None:
-        (_, trouble_before), now = self._reported, (self.document, str(self.trouble or ""))
-        if now == self._reported:
+        _, trouble_before, _ = before = self._reported
+        self._reported = self.document, str(self.trouble or ""), self.unanswered
+        if before == self._reported:
             return
-        self._reported = now
         for notify in self._users:
             notify()
         if trouble_before and self.trouble is None:
@@ -159,7 +143,7 @@ class NodeApi:
         node, timing, server = options.node_name, options.timing, options.api_server
         fault = functools.partial(injected, agent.faults.engine.on_api)
         self.api: Api = Api(server, timing=timing, fault=fault)
-        self.object: NodeObject = NodeObject(node, self.api, timing=timing, on_heard=agent.retrier.retry_now)
+        self.object: NodeObject = NodeObject(node, self.api, on_heard=agent.retrier.retry_now)
         self.access: NodeAccess = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(self.access)
         self._features = FeaturesFile(options.features_dir)

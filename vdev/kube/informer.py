@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,7 +24,7 @@ import structlog
 from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from .api import Api
-from .errors import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
+from .errors import Expired, Throttled, Unconfigured, Unreachable
 from .objects import Object, ObjectKind, key_of
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,6 @@ class Informer(Generic[T]):
     `indexed` finds a kept value.
     `on_change` is called for each new version with the old and the new kept value (None: not in the copy).
     `on_look` is called after each list, and when `trouble` changes.
-    `on_denied` is awaited if a permission is missing, before the next attempt.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class Informer(Generic[T]):
         index: Callable[[T], Collection[str]] = lambda value: (),
         on_change: Callable[[T | None, T | None], None],
         on_look: Callable[[], None] = lambda: None,
-        on_denied: Callable[[Denied], Awaitable[None]] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
@@ -71,7 +69,6 @@ class Informer(Generic[T]):
         self._index = index
         self._on_change = on_change
         self._on_look = on_look
-        self._on_denied = on_denied
         self._fields = fields
         self._known: dict[str, _Known[T]] = {}
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
@@ -104,18 +101,6 @@ class Informer(Generic[T]):
         """Remove an object from the copy, because the server answered that it does not exist."""
         self._replace(key, None)
 
-    async def read(self, name: str) -> None:
-        """Get one object, once, instead of listing and watching."""
-        try:
-            self._see(await self._api.get(self.kind, name))
-        except Missing:
-            self._replace(name, None)
-        except ApiServerError as failed:
-            self._look(failed)
-            return
-        self.is_listed = True
-        self._look(None)
-
     # --- list and watch -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -133,9 +118,7 @@ class Informer(Generic[T]):
             except ApiServerError as failed:
                 trouble, must_list = failed, True
             failures = failures + 1 if trouble and clock.now() - begun < intervals.steady else 0
-            if isinstance(trouble, Denied) and self._on_denied is not None:
-                await self._on_denied(trouble)
-            elif trouble is not None and not isinstance(trouble, Expired):
+            if trouble is not None and not isinstance(trouble, Expired):
                 self._look(trouble)
             if trouble is not None:
                 await clock.sleep(max(backoff.pause(max(0, failures - 1)), trouble.wait))
