@@ -26,6 +26,7 @@ from vdev.aio.clock import LeapClock, Timing
 from vdev.api_server import ApiServerAddress
 from vdev.intervals import Intervals
 from vdev.kube.api import Api
+from vdev.kube.connection import Connection
 from vdev.sim import Kubelet
 
 INTERVALS = frozenset(each.name for each in fields(Intervals))
@@ -239,8 +240,9 @@ async def start_api(account):
 
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})
-            api = Api(server, timing=Timing(intervals, clock or LeapClock()), **options)
-            return await stack.enter_async_context(contextlib.aclosing(api))
+            connection = Connection(server, Timing(intervals, clock or LeapClock()))
+            await stack.enter_async_context(contextlib.aclosing(connection))
+            return Api(connection, **options)
 
         yield start
 

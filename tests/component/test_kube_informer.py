@@ -209,3 +209,12 @@ async def test_a_server_with_a_new_store(api_server, start_api, follow):
         return not seen.there
 
     await api_server.until(over)
+
+
+async def test_an_event_that_the_library_cannot_read(api_server, api, follow):
+    """The library takes U+0085 for the end of a line, also in a string; the objects are then listed again."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api)
+    await api_server.edit("nodes", "a", {"metadata": {"labels": {"v": "2"}, "annotations": {"odd": "x\x85y"}}})
+    await api_server.until(lambda: seen.there == ["a:2"])
+    assert ["a:1", "lost", "a:2", "back"] == seen.told

@@ -138,13 +138,3 @@ async def test_a_server_that_ends_each_watch_at_once(odd_server):
         async with asyncio.timeout(1), contextlib.aclosing(api.watch(NODES, version="1")) as events:
             await anext(events)
     assert 2 <= len(heads) <= 6
-
-
-@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
-async def test_ends_of_lines_in_a_watch(odd_server, end):
-    """JSON allows these characters in strings."""
-    document = {"kind": "Node", "metadata": {"name": f"a{end}b", "resourceVersion": "2"}}
-    body = json.dumps({"type": "ADDED", "object": document}, ensure_ascii=False).encode() + b"\n"
-    error = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 500}}).encode() + b"\n"
-    api = await odd_server(says(body + error))
-    assert [f"a{end}b"] == await watched(api)

@@ -66,7 +66,7 @@ async def test_one_watch_for_several_subscribers(api_server, api, worker, run):
     await api_server.until(lambda: api_server.watching)
     await api_server.edit("nodes", "worker-1", labelled("a100"))
     await api_server.until(lambda: node.labels)
-    assert ["one", "one", "two"] == told
+    assert ["one", "one", "one", "two"] == told  # the object, that the server has answered, and the edit
     assert ["list", "watch"] == [each.verb for each in api_server.asked]
     assert {"metadata.name=worker-1"} == {each.params["fieldSelector"] for each in api_server.asked}
 

@@ -181,7 +181,7 @@ class Agent:
             serve = functools.partial(http.serve, self.options.http_address, http_application(self), hosts=hosts)
             serving = self.retrier.supervise("serving HTTP", serve)
             await stack.enter_async_context(in_background(serving, name="http"))
-        stack.push_async_callback(self.node_api.api.aclose)
+        stack.push_async_callback(self.node_api.api.connection.aclose)
         watching = self.retrier.supervise("watching the Node", self.node_api.object.run)
         await stack.enter_async_context(in_background(watching, name="watching the Node"))
         await self.triggers.begin(stack)

@@ -86,7 +86,9 @@ class FaultControl:
                 log.error("exiting because of a fault rule", rule=rule.name, code=rule.process.exit, injected=True)
                 agent.options.exit(rule.process.exit)
             elif rule.api is not None:
-                await agent.node_api.api.aclose()  # open watches end, and the rule applies to the next requests
+                await (
+                    agent.node_api.api.connection.aclose()
+                )  # open watches end, and the rule applies to the next requests
             elif rule.slices is not None:
                 agent.dra.slices.wipe(rule.concerns)
             elif rule.event is not None:

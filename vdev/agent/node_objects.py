@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from ..kube.api import Api
+from ..kube.connection import Connection
 from ..kube.errors import Denied, Unconfigured
 from ..kube.informer import Informer
 from ..kube.objects import NODES, metadata_of
@@ -142,7 +143,7 @@ class NodeApi:
         options = agent.options
         node, timing, server = options.node_name, options.timing, options.api_server
         fault = functools.partial(injected, agent.faults.engine.on_api)
-        self.api: Api = Api(server, timing=timing, fault=fault)
+        self.api: Api = Api(Connection(server, timing), fault=fault)
         self.object: NodeObject = NodeObject(node, self.api, on_heard=agent.retrier.retry_now)
         self.access: NodeAccess = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(self.access)
@@ -168,7 +169,7 @@ class NodeApi:
         """The part of the status about it; keys are stable and documented."""
         trouble, labels, status = self.object.trouble, self._labels.document(), self._status.document()
         # If there is no server, and only the choice of a file by label uses the Node, that is not a problem.
-        is_asked_for = self.api.has_server or labels["wanted"] or status["capacity"] or status["conditions"]
+        is_asked_for = self.api.connection.server or labels["wanted"] or status["capacity"] or status["conditions"]
         return {
             "apiServer": self._server,
             "problem": str(trouble) if trouble and self.object.is_used and is_asked_for else "",

@@ -13,6 +13,7 @@ import yaml
 from ..api_server import ApiServerAddress
 from ..dra.device_classes import DeviceClass, device_classes
 from ..kube.api import Api
+from ..kube.connection import Connection
 from ..kube.objects import DEVICE_CLASSES
 from . import common, options
 
@@ -60,6 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _apply(server: ApiServerAddress, classes: Sequence[DeviceClass]) -> None:
-    async with contextlib.aclosing(Api(server)) as api:
+    async with contextlib.aclosing(Connection(server)) as connection:
         for each in classes:
-            await api.apply(DEVICE_CLASSES, each.name, each.document)
+            await Api(connection).apply(DEVICE_CLASSES, each.name, each.document)

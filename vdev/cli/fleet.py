@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     server = chosen.needed_api_server
     from ..fleet.controller import Fleet
     from ..kube.api import Api
+    from ..kube.connection import Connection
     from ..kube.errors import Unconfigured
     from ..observe import log
 
@@ -86,12 +87,12 @@ def run(args: argparse.Namespace) -> int:
     metrics_address = (telemetry.address if telemetry else None) or ""
 
     async def main() -> None:
-        async with contextlib.aclosing(Api(server)) as api:
+        async with contextlib.aclosing(Connection(server)) as connection:
             try:
-                await api.connect()
+                await connection.client()
             except Unconfigured as wrong:
                 raise UsageError(str(wrong)) from wrong
-            fleet = Fleet(chosen, loaded, api, load=load, selector=selector, name=args.name)
+            fleet = Fleet(chosen, loaded, Api(connection), load=load, selector=selector, name=args.name)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)

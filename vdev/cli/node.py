@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from ..errors import UsageError
 from ..kube.api import Api
+from ..kube.connection import Connection
 from ..node.ownership import OwnedFields, clean, owned_fields
 from . import common, options
 
@@ -36,14 +37,16 @@ def run(args: argparse.Namespace) -> int:
     if args.all and chosen.named_node:
         raise UsageError("--all and --node-name exclude each other")
     removes = args.action == "clean" and not args.dry_run
-    found = asyncio.run(_found(Api(chosen.needed_api_server), "" if args.all else chosen.node_name, removes=removes))
+    connection = Connection(chosen.needed_api_server)
+    found = asyncio.run(_found(connection, "" if args.all else chosen.node_name, removes=removes))
     document = {"cleaned": removes, "nodes": [asdict(each) for each in found]}
     common.show(args, document, _lines(found, removes=removes))
     return 0
 
 
-async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ...]:
-    async with contextlib.aclosing(api):
+async def _found(connection: Connection, node: str, *, removes: bool) -> tuple[OwnedFields, ...]:
+    async with contextlib.aclosing(connection):
+        api = Api(connection)
         found = await owned_fields(api, node)
         if removes:
             for each in found:

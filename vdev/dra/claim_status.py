@@ -47,7 +47,7 @@ class ClaimStatus(Writer):
         self._is_due.set()
 
     async def _write_due(self) -> None:
-        if self._health is None or not self._api.has_server:
+        if self._health is None or not self._api.connection.server:
             return
         refused: Invalid | None = None
         for claim in list(self._due.values()):

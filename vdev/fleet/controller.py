@@ -313,7 +313,7 @@ class Fleet:
         )
         access = NodeAccess(
             node=name,
-            api=self._api.with_fault(lambda call: _fenced(call, seen) or injected(engine.on_api, call)),
+            api=Api(self._api.connection, fault=lambda call: _fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
             timing=self._options.timing,
             events=self._events,

@@ -12,7 +12,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..kube.api import Api
-from ..kube.errors import AlreadyExists, Missing
+from ..kube.errors import Conflict, Missing
 from ..kube.objects import EVENTS, PODS, timestamp
 from ..node.api_applier import Writer
 from ..node.event_applier import event
@@ -115,7 +115,7 @@ class PodNotes(Writer):
             node=self._node,
             at=timestamp(self._clock.wall()),
         )
-        with contextlib.suppress(AlreadyExists):
+        with contextlib.suppress(Conflict):
             await self._api.create(EVENTS, refusal, namespace=pod.namespace)
         if must_fail:
             status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {message}"}

@@ -4,16 +4,13 @@ Each write names its field manager. An apply without `force` does not take field
 """
 
 import contextlib
-import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from .connection import Connection, resource
 from .errors import ApiCall
-from .objects import MANAGER, NODES, Object, ObjectKind
+from .objects import MANAGER, Object, ObjectKind
 
 _PAGE = 500  # objects in one page of a list, the page size of client-go
 
@@ -25,37 +22,15 @@ FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
 
 
 class Api:
-    """A client of one API server. It connects with the first request; `aclose` closes the connection.
+    """The requests over a connection, which several of these may share.
 
-    Without a server, each request raises Unconfigured. All methods raise an ApiServerError (see `errors`), can be
-    cancelled, and do not repeat a request: callers retry with a backoff.
+    All methods raise an ApiServerError (see `errors`), can be cancelled, and do not repeat a request: callers retry
+    with a backoff.
     """
 
-    def __init__(
-        self,
-        server: ApiServerAddress | None,
-        *,
-        timing: Timing = PRODUCTION_TIMING,
-        fault: FaultHook = lambda call: None,
-    ) -> None:
-        self.has_server = server is not None
-        self.timing = timing
-        self.connection = Connection(server, timing)
+    def __init__(self, connection: Connection, *, fault: FaultHook = lambda call: None) -> None:
+        self.connection = connection
         self._fault = fault
-
-    def with_fault(self, fault: FaultHook) -> Self:
-        """Return a client that shares the connection with this one, with another fault hook."""
-        narrowed = copy.copy(self)
-        narrowed._fault = fault
-        return narrowed
-
-    async def connect(self) -> None:
-        """Read the kubeconfig or service account, without sending a request. Raises Unconfigured."""
-        await self.connection.client(ApiCall(verb="get", kind=NODES))
-
-    async def aclose(self) -> None:
-        """Close the connection; the next request opens a new one."""
-        await self.connection.aclose()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -90,8 +65,8 @@ class Api:
         version, and Unreachable if the watch is interrupted.
         """
         call = ApiCall(verb="watch", kind=kind)
-        client = await self.connection.client(call)
         self._raise_fault(call)
+        client = await self.connection.client()
         namespace = "*" if kind.namespaced else None
         watch = client.watch(resource(kind), namespace=namespace, fields=fields, resource_version=version)
         async with contextlib.aclosing(watch) as events:

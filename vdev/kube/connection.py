@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ..aio.clock import Timing
+from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import NO_SERVER, ApiServerAddress
 from ..errors import ApiServerError, reason_of
 from .errors import ApiCall, Unconfigured, Unreachable, error_of
@@ -27,44 +27,44 @@ T = TypeVar("T")
 class Connection:
     """A client that is made by the first request. It is made again if the server could not be reached or did not know
     the account, because the address, the CA or the credentials in the files may have changed.
+
+    Without a server, each request raises Unconfigured.
     """
 
-    def __init__(self, server: ApiServerAddress | None, timing: Timing) -> None:
+    def __init__(self, server: ApiServerAddress | None, timing: Timing = PRODUCTION_TIMING) -> None:
         self.writes = 0  # requests that write, since the start
-        self._server, self._timing = server, timing
+        self.server, self.timing = server, timing
+        self._where = ""  # the server's address
         self._client: Any = None
         self._is_outdated = False
         self._connecting = asyncio.Lock()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def client(self, call: ApiCall) -> Any:
-        """Return lightkube's client, and note server and user in the call. Raises Unconfigured."""
-        if self._server is None:
+    async def client(self) -> Any:
+        """Return lightkube's client, without sending a request. Raises Unconfigured."""
+        if self.server is None:
             raise Unconfigured(NO_SERVER)
         async with self._connecting:
             if self._is_outdated:
                 await self.aclose()
             if self._client is None:
-                self._client = await asyncio.to_thread(_client, self._server, self._timing)
-        call.who, call.where = self._server.who, self._client.config.cluster.server
-        return self._client
+                self._client = await asyncio.to_thread(_client, self.server, self.timing)
+                self._where = self._client.config.cluster.server
+            return self._client
 
     async def aclose(self) -> None:
-        """Close the connection, which ends open requests and watches."""
+        """Close the connection, which ends open requests and watches. The next request opens a new one."""
         client, self._client, self._is_outdated = self._client, None, False
         if client is not None:
             await client.close()
 
     async def ask(self, call: ApiCall, send: Callable[[Any, Any], Awaitable[T]]) -> T:
         """Send a request by the library's client, which is given to `send` with its class for the objects."""
-        client = await self.client(call)
+        client = await self.client()
         self.writes += call.verb not in ("get", "list")
-        within = None if call.verb == "list" else self._timing.intervals.api_answer  # a list may have many pages
         try:
-            async with self._slots, self._timing.clock.timeout(within):
+            async with self._slots:
                 answer = await send(client, resource(call.kind).Status if call.subresource else resource(call.kind))
-        except TimeoutError as late:
-            raise Unreachable(call, f"no complete answer within {within:g} s") from late
         except Exception as failed:
             raise self.error(call, failed) from failed
         if isinstance(answer, dict) and "kind" not in answer:
@@ -76,6 +76,7 @@ class Connection:
         import httpx2 as httpx
         import lightkube
 
+        call.who, call.where = self.server.who if self.server else call.who, self._where
         # If the body is not JSON, the library raises another exception while it handles the refusal.
         refusal = failed if isinstance(failed, httpx.HTTPStatusError) else failed.__context__
         match failed:

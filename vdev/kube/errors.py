@@ -13,7 +13,7 @@ _LONGEST_WAIT = 600.0  # seconds, even if Retry-After is longer
 
 @dataclass(slots=True, kw_only=True)
 class ApiCall:
-    """A request, for messages and fault rules: `who` sends it to `where`, the server's address, set when it is sent."""
+    """A request, for messages and fault rules: `who` sends it to `where`, the server's address, set if it fails."""
 
     verb: str
     kind: ObjectKind
@@ -42,15 +42,15 @@ class Unconfigured(ApiServerError):
 
 
 class Unreachable(ApiServerError):
-    """No answer, or a server error: another attempt may succeed. The request may have been carried out."""
+    """No answer, or a server error: another attempt may succeed. The request may have been carried out.
 
-    def __init__(self, call: ApiCall, reason: str) -> None:
+    `wait` is the number of seconds for which the server asked, if it has too many requests.
+    """
+
+    def __init__(self, call: ApiCall, reason: str, wait: float = 0.0) -> None:
         at = f" at {call.where}" if call.where else ""
         super().__init__(f"the API server{at} does not answer: {reason}")
-
-
-class Throttled(ApiServerError):
-    """429, or 503 with Retry-After: the server has too many requests. `wait` is the value of Retry-After in seconds."""
+        self.wait = min(wait, _LONGEST_WAIT)
 
 
 class Denied(ApiServerError):
@@ -58,19 +58,11 @@ class Denied(ApiServerError):
 
 
 class Missing(ApiServerError):
-    """404: the object does not exist, or the server does not serve its kind (see `NotServed`)."""
-
-
-class NotServed(Missing):
-    """404: the server does not serve the kind."""
+    """404: the object does not exist, or the server does not serve its kind."""
 
 
 class Conflict(ApiServerError):
-    """409: another client owns the fields of an apply, or changed the object."""
-
-
-class AlreadyExists(Conflict):
-    """409: another client created the object first."""
+    """409: another client owns the fields of an apply, or has changed or created the object."""
 
 
 class Expired(ApiServerError):
@@ -98,18 +90,16 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case HTTPStatus.NOT_FOUND if details.get("name"):
             return Missing(f"there is no {call.object}")
         case HTTPStatus.NOT_FOUND:
-            return NotServed(f"the API server has no {call.kind.plural} of {call.kind.api_version}: {message}")
-        case HTTPStatus.CONFLICT if status.get("reason") == "AlreadyExists":
-            return AlreadyExists(f"{call.object} exists already: {message}")
+            return Missing(f"the API server has no {call.kind.plural} of {call.kind.api_version}: {message}")
         case HTTPStatus.CONFLICT:
-            return Conflict(f"{call.object} was changed by another client: {message}")
+            change = "created" if call.verb == "create" else "changed"
+            return Conflict(f"{call.object} was {change} by another client: {message}")
         case HTTPStatus.GONE:
             return Expired(f"the API server has forgotten the version of {call.object}: {message}")
-    if code == HTTPStatus.TOO_MANY_REQUESTS or (code == HTTPStatus.SERVICE_UNAVAILABLE and after is not None):
-        asks = "" if after is None else f" and asks to wait {after:g} s"
-        busy = Throttled(f"the API server has too many requests{asks}: {message}")
-        busy.wait = min(after or 0.0, _LONGEST_WAIT)
-        return busy
-    if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
+        case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
+            return Unreachable(call, f"it has too many requests and asks to wait {after:g} s: {message}", after)
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return Unreachable(call, f"it has too many requests: {message}")
+        case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")

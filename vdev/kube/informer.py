@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -24,7 +25,7 @@ import structlog
 from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from .api import Api
-from .errors import Expired, Throttled, Unconfigured, Unreachable
+from .errors import Expired, Unconfigured, Unreachable
 from .objects import Object, ObjectKind, key_of
 
 log = structlog.get_logger(__name__)
@@ -71,7 +72,7 @@ class Informer(Generic[T]):
         self._on_look = on_look
         self._fields = fields
         self._known: dict[str, _Known[T]] = {}
-        self._indexed: dict[str, dict[str, T]] = {}  # by word and key
+        self._indexed: defaultdict[str, dict[str, T]] = defaultdict(dict)  # by word and key
         self._version = ""  # the newest one that the list or the watch has delivered
         self.looked = asyncio.Event()  # the first attempt to list the objects has succeeded or failed
         self.answered = asyncio.Event()  # they were listed, or the server refused it
@@ -105,7 +106,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch the objects until cancelled."""
-        intervals, clock = self._api.timing
+        intervals, clock = self._api.connection.timing
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         failures, must_list = 0, True
         while True:
@@ -140,10 +141,10 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         """Apply changes to the copy for some minutes."""
         # Jitter, so that the agents of all nodes do not list at the same time.
-        seconds = self._api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
+        seconds = self._api.connection.timing.intervals.api_watch * random.uniform(1.0, 1.5)
         watch = self._api.watch(self.kind, fields=self._fields, version=self._version)
         with contextlib.suppress(TimeoutError):
-            async with self._api.timing.clock.timeout(seconds), contextlib.aclosing(watch) as events:
+            async with self._api.connection.timing.clock.timeout(seconds), contextlib.aclosing(watch) as events:
                 async for event, document in events:
                     self._see(document, is_deleted=event == "DELETED")
                     self._version = _version_of(document)
@@ -157,7 +158,7 @@ class Informer(Generic[T]):
         elif is_other:
             log.info("objects can be watched again", kind=self.kind.plural)
         self.trouble = trouble
-        if not isinstance(trouble, Unreachable | Throttled | Unconfigured):
+        if not isinstance(trouble, Unreachable | Unconfigured):
             self.answered.set()
         if is_other or not self.looked.is_set():
             self.looked.set()
@@ -172,14 +173,11 @@ class Informer(Generic[T]):
     def _replace(self, key: str, new: _Known[T] | None) -> None:
         old = self._known.pop(key, None)
         for word in self._index(old.value) if old else ():
-            of_word = self._indexed[word]
-            del of_word[key]
-            if not of_word:
-                del self._indexed[word]
+            del self._indexed[word][key]
         if new is not None:
             self._known[key] = new
             for word in self._index(new.value):
-                self._indexed.setdefault(word, {})[key] = new.value
+                self._indexed[word][key] = new.value
         if old is not None or new is not None:
             self._on_change(old.value if old else None, new.value if new else None)
 

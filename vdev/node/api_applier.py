@@ -129,7 +129,7 @@ class ApiApplier(Applier, Writer):
         self._is_due.set()
 
     async def _write_due(self) -> None:
-        if not (self._wants or self._access.api.has_server):
+        if not (self._wants or self._access.api.connection.server):
             return  # there is nothing to write, and no server with earlier writes to remove
         if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
             return

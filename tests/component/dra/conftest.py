@@ -16,6 +16,7 @@ from vdev.dra.checkpoint import Places
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.intervals import Intervals
 from vdev.kube.api import Api
+from vdev.kube.connection import Connection
 from vdev.observe.metrics import Metrics
 
 DRIVER = "gpu.acme.dev"
@@ -82,7 +83,7 @@ async def start_driver(kubelet, cdi_dir):
             retrier = Retrier(timing=timing)
             agent = SimpleNamespace(
                 options=SimpleNamespace(node_name="node-1", timing=timing),
-                node_api=SimpleNamespace(api=api or Api(None)),
+                node_api=SimpleNamespace(api=api or Api(Connection(None))),
                 faults=SimpleNamespace(engine=faults or dra.NoFaults()),
                 metrics=Metrics(),
                 on_claims=lambda: running.told.append(driver.state),

@@ -6,6 +6,7 @@ import pytest
 
 from vdev.api_server import ApiServerAddress, find_server
 from vdev.kube.api import Api
+from vdev.kube.connection import Connection
 from vdev.kube.errors import Unconfigured
 from vdev.kube.objects import NODES
 
@@ -62,7 +63,7 @@ async def test_an_invalid_kubeconfig(tmp_path, text, said):
     file = tmp_path / "config"
     if text is not None:
         file.write_text(text)
-    async with contextlib.aclosing(Api(ApiServerAddress(kubeconfig=file))) as api:
+    async with contextlib.aclosing(Connection(ApiServerAddress(kubeconfig=file))) as connection:
         with pytest.raises(Unconfigured, match=said) as raised:
-            await api.get(NODES, "n")
+            await Api(connection).get(NODES, "n")
     assert str(file) in str(raised.value)
