@@ -9,10 +9,8 @@ from .attributes import (
     PCIE_ROOT,
     Attributes,
     Describer,
-    number_attribute,
+    semantic_version,
     standard_attributes,
-    string_attribute,
-    version_attribute,
 )
 
 FIRST_RENDER = 128
@@ -51,19 +49,19 @@ class Amd(Describer):
         full = not device.is_partition or device.profile.startswith(_FULL)
         unique = str(int(digest(device.raw.id, 16), 16))  # the kernel driver has such a number for each GPU
         found = dict(standard_attributes(device))
-        address = found.pop(PCI_BUS_ID, string_attribute(bus_id(device.raw, index)))
+        address = found.pop(PCI_BUS_ID, bus_id(device.raw, index))
         return {
-            "type": string_attribute("amdgpu" if full else "amdgpu-partition"),
+            "type": "amdgpu" if full else "amdgpu-partition",
             "pciAddr" if full else "parentPciAddr": address,
-            "cardIndex": number_attribute(number_of_card),
-            "renderIndex": number_attribute(FIRST_RENDER + number_of_card),
-            "deviceID" if full else "parentDeviceID": string_attribute(unique),
-            "family": string_attribute(known.get("family", "")),
-            "productName": string_attribute(known.get("product") or known.get("model", "")),
-            "driverVersion": version_attribute(known.get("driverVersion", ""), DRIVER_VERSION),
-            "driverSrcVersion": string_attribute(known.get("driverSrcVersion", "")),
-            "partitionProfile": string_attribute(device.profile),
-            PCIE_ROOT: string_attribute(root(index)),
+            "cardIndex": number_of_card,
+            "renderIndex": FIRST_RENDER + number_of_card,
+            "deviceID" if full else "parentDeviceID": unique,
+            "family": known.get("family", ""),
+            "productName": known.get("product") or known.get("model", ""),
+            "driverVersion": semantic_version(known.get("driverVersion", ""), DRIVER_VERSION),
+            "driverSrcVersion": known.get("driverSrcVersion", ""),
+            "partitionProfile": device.profile,
+            PCIE_ROOT: root(index),
             **found,
         }
 

@@ -22,58 +22,52 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 
-Attributes = dict[str, Attribute]
+AttributeValue = bool | int | str | Version
+Attributes = dict[str, AttributeValue]
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def attribute(value: AttributeValue) -> Attribute:
+    """The value with its type. A string is cut to the length that a ResourceSlice allows."""
+    match value:
+        case bool():
+            return Attribute(AttributeKind.BOOL, value)
+        case int():
+            return Attribute(AttributeKind.INT, value)
+        case Version():
+            return Attribute(AttributeKind.VERSION, value.version)
+        case str():
+            text = value.encode()[: names.MAX_STRING].decode(errors="ignore")
+            return Attribute(AttributeKind.STRING, text)
 
 
 @functools.lru_cache(maxsize=256)
-def string_attribute(text: str) -> Attribute:
-    """A string, cut to the length that a ResourceSlice allows."""
-    return Attribute(AttributeKind.STRING, text.encode()[: names.MAX_STRING].decode(errors="ignore"))
-
-
-@functools.lru_cache(maxsize=256)
-def number_attribute(value: int) -> Attribute:
-    return Attribute(AttributeKind.INT, value)
-
-
-@functools.lru_cache(maxsize=256)
-def version_attribute(text: str, fallback: str) -> Attribute:
+def semantic_version(text: str, fallback: str) -> Version:
     """A semantic version from a vendor's: `580.95.05` becomes 580.95.5, and `8.0` becomes 8.0.0."""
     parts = text.removeprefix("v").split(".")
     plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3
     semantic = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text
-    return Attribute(AttributeKind.VERSION, fallback if names.version_problem(semantic) else semantic)
+    return Version(version=fallback if names.version_problem(semantic) else semantic)
 
 
-def text_attribute(text: str) -> Attribute:
-    """An attribute that discovery found as text, with the type that the text looks like."""
+def parsed(text: str) -> bool | int | str:
+    """The value of an attribute that discovery found as text."""
     if _WHOLE.fullmatch(text):
-        return number_attribute(int(text))
-    if text in ("true", "false"):
-        return Attribute(AttributeKind.BOOL, text == "true")
-    return string_attribute(text)
+        return int(text)
+    return text == "true" if text in ("true", "false") else text
 
 
-def typed_attribute(value: bool | int | str | Version) -> Attribute:
-    """A value from the configuration file, with its type."""
-    if isinstance(value, Version):
-        return Attribute(AttributeKind.VERSION, value.version)
-    if isinstance(value, str):
-        return string_attribute(value)
-    return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
-
-
-def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
+def standard_attributes(device: Device) -> Iterator[tuple[str, str | int]]:
     """Kubernetes' standard attributes for the known topology of the device."""
     raw = device.raw
     address = raw.attributes.get("pciBusID", "").lower()
     if _PCI_ADDRESS.fullmatch(address):
-        yield PCI_BUS_ID, string_attribute(address)
+        yield PCI_BUS_ID, address
     root = raw.attributes.get("pcieRoot", "").lower()
     if _PCI_ROOT.fullmatch(root):
-        yield PCIE_ROOT, string_attribute(root)
+        yield PCIE_ROOT, root
     if len(raw.numa) == 1:
-        yield NUMA_NODE, number_attribute(raw.numa[0])
+        yield NUMA_NODE, raw.numa[0]
 
 
 _MAX_NAME = 63
@@ -120,7 +114,7 @@ class Describer:
         return DraDevice(
             name=self.name(device),
             device=device,
-            attributes=self.attributes(device),
+            attributes={key: attribute(value) for key, value in self.attributes(device).items()},
             capacity=capacity,
             consumes=consumes,
             sets=sets,
@@ -145,15 +139,14 @@ class Describer:
 
     def attributes(self, device: Device) -> Attributes:
         """The device's attributes, under names that a ResourceSlice allows."""
-        known = {names.identifier(key): text_attribute(text) for key, text in device.attributes.items()}
+        known = {names.identifier(key): parsed(text) for key, text in device.attributes.items()}
         known.pop("", None)
         kind = domain_and_name(self.entry.resource)[1]
-        own = {"type": kind}
+        own: Attributes = {"type": kind}
         if device.is_partition:
             own = {"type": f"{kind}-partition", "profile": device.profile, "parent": device.raw.id}
-        own["id"] = device.id
-        standard = {**{key: string_attribute(text) for key, text in own.items()}, **dict(standard_attributes(device))}
-        return standard | {key: value for key, value in known.items() if key not in standard}
+        own |= {"id": device.id, **dict(standard_attributes(device))}
+        return own | {key: value for key, value in known.items() if key not in own}
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         return {"memory": DeviceCapacity(device.memory)} if device.memory else {}

@@ -12,9 +12,8 @@ from .attributes import (
     PCIE_ROOT,
     Attributes,
     Describer,
+    semantic_version,
     standard_attributes,
-    string_attribute,
-    version_attribute,
 )
 from .published_devices import DraDevice
 
@@ -58,25 +57,25 @@ class Nvidia(Describer):
     def attributes(self, device: Device) -> Attributes:
         known, minor = device.raw.attributes, self.gpu(device)
         model = known.get("model", "")
-        own = {"type": string_attribute("gpu")}
+        own: Attributes = {"type": "gpu"}
         if device.is_partition:
             own = {
-                "type": string_attribute("mig"),
-                "parentUUID": string_attribute(device.raw.id),
-                "profile": string_attribute(device.profile),
+                "type": "mig",
+                "parentUUID": device.raw.id,
+                "profile": device.profile,
             }
         if not (self.is_dynamic and device.is_partition):
-            own["uuid"] = string_attribute(device.id)
+            own["uuid"] = device.id
         return {
             **own,
-            "productName": string_attribute(model),
-            "brand": string_attribute(known.get("brand", "Tesla" if model.startswith("Tesla") else "Nvidia")),
-            "architecture": string_attribute(known.get("architecture", "").replace("-", " ").title()),
-            "cudaComputeCapability": version_attribute(known.get("computeCapability", ""), "0.0.0"),
-            "driverVersion": version_attribute(known.get("driverVersion", ""), _DRIVER_VERSION),
-            "cudaDriverVersion": version_attribute(known.get("cudaVersion", ""), _CUDA_VERSION),
-            PCI_BUS_ID: string_attribute(bus_id(device.raw, minor)),
-            PCIE_ROOT: string_attribute(root(minor)),  # a separate root for each GPU
+            "productName": model,
+            "brand": known.get("brand", "Tesla" if model.startswith("Tesla") else "Nvidia"),
+            "architecture": known.get("architecture", "").replace("-", " ").title(),
+            "cudaComputeCapability": semantic_version(known.get("computeCapability", ""), "0.0.0"),
+            "driverVersion": semantic_version(known.get("driverVersion", ""), _DRIVER_VERSION),
+            "cudaDriverVersion": semantic_version(known.get("cudaVersion", ""), _CUDA_VERSION),
+            PCI_BUS_ID: bus_id(device.raw, minor),
+            PCIE_ROOT: root(minor),  # a separate root for each GPU
             **dict(standard_attributes(device)),
         }
 

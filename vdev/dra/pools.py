@@ -17,7 +17,7 @@ from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.resources import Resource
 from .amd_devices import Amd, is_amd
-from .attributes import Describer, string_attribute, typed_attribute
+from .attributes import Describer, attribute
 from .nvidia_devices import Nvidia
 from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
@@ -175,10 +175,10 @@ def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, P
                 message = f"the attribute {name} of {device.device.selector or device.device.id} is left out: {why}"
                 flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
             else:
-                given[name.removeprefix(f"{driver}/")] = typed_attribute(rendered)
+                given[name.removeprefix(f"{driver}/")] = attribute(rendered)
     own = {key: value for key, value in device.attributes.items() if key not in given}
     for key, text in device.device.attributes.items():
-        if (why := names.string_problem(text)) and string_attribute(text) in own.values():
+        if (why := names.string_problem(text)) and attribute(text) in own.values():
             message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
             flaws.setdefault(key, warning(entry.where, message))
     kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
