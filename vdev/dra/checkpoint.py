@@ -1,11 +1,10 @@
-"""The files of a driver: its sockets, the record that lists its prepared claims, and their CDI files.
+"""The files of a driver: its socket, the record that lists its prepared claims, and their CDI files.
 
-    plugins_registry/<driver>-reg.sock            the kubelet finds this socket and calls GetInfo on it
-    plugins/<driver>/dra.sock                     the endpoint in the response of GetInfo
+    plugins_registry/<driver>-reg.sock            the kubelet finds this socket, and calls all services on it
     plugins/<driver>/prepared-claims.json
 
-In a pod, the names of the sockets contain its uid, because in a rolling update the next pod serves before this one
-ends: `<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. A name that is too long for a socket is replaced by a fingerprint.
+In a pod, the name of the socket contains its uid, because in a rolling update the next pod serves before this one ends:
+`<driver>-<uid>-reg.sock`. A name that is too long for a socket is replaced by a fingerprint.
 
 All instances of a driver share the record and the CDI files. These outlive the process, because the kubelet may ask a
 later process to unprepare claims that this one prepared.
@@ -73,29 +72,16 @@ class Places:
     def cdi_file(self, uid: str) -> Path:
         return self.cdi_dir / file_name(self.driver, uid)
 
-    @property
-    def registration_socket(self) -> Path:
-        return _fitting(self.registry / f"{self.driver}{self._instance}-reg.sock")
-
-    @property
-    def dra_socket(self) -> Path:
-        return _fitting(self.directory / f"dra{self._instance}.sock")
-
-    @property
-    def _instance(self) -> str:
-        return f"-{self.pod_uid}" if self.pod_uid else ""
+    @cached_property
+    def socket(self) -> Path:
+        pod = f"-{self.pod_uid}" if self.pod_uid else ""
+        path = self.registry / f"{self.driver}{pod}-reg.sock"
+        is_too_long = len(os.fsencode(path)) > MAX_SOCKET_PATH
+        return path.with_name(f"{_SHORT}{digest(path.name)}.sock") if is_too_long else path
 
     def remove_leftovers(self) -> list[Path]:
         """Remove sockets of this driver on which no process listens, and return them. Blocks briefly."""
-        found = []
-        for directory, name in ((self.registry, rf"{re.escape(self.driver)}{_ID}-reg"), (self.directory, rf"dra{_ID}")):
-            found += remove_dead(directory, rf"(?:{name}|{_SHORT}[0-9a-z]+)\.sock")
-        return found
-
-
-def _fitting(path: Path) -> Path:
-    is_too_long = len(os.fsencode(path)) > MAX_SOCKET_PATH
-    return path.with_name(f"{_SHORT}{digest(path.name)}.sock") if is_too_long else path
+        return remove_dead(self.registry, rf"(?:{re.escape(self.driver)}{_ID}-reg|{_SHORT}[0-9a-z]+)\.sock")
 
 
 def read_checkpoint(path: Path) -> Prepared | None:

@@ -1,11 +1,12 @@
-"""The life cycle of one DRA driver on a node, which serves two sockets.
+"""The life cycle of one DRA driver on a node. It serves registration, claims and health on one socket.
 
-    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet finds the socket
-          ▲                                                                              │
-          └───────────── a socket or a directory is gone, or could not be used ◄─────────┘
+    restore claims ─► serve the socket ─► the kubelet finds the socket
+          ▲                                           │
+          └─ the socket or a directory is gone, or ◄──┘
+             could not be used
 
-A kubelet that restarts finds the registration socket again, so the driver does not react to restarts. It only creates
-missing files again.
+A kubelet that restarts finds the socket again, so the driver does not react to restarts. It only creates missing files
+again.
 """
 
 import asyncio
@@ -67,9 +68,9 @@ class DraDriver:
         self.servicer = DraServicer(
             places.driver, node, self.claims, faults=agent.faults.engine, metrics=agent.metrics, timing=timing
         )
-        self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
-        self._socket = SocketServer(self.servicer.handlers(), places.dra_socket, timing)
-        self._registration_socket = SocketServer(self._registration.handlers(), places.registration_socket, timing)
+        self._registration = RegistrationServicer(places.driver, places.socket, on_change=self._on_change)
+        services = (*self.servicer.handlers(), *self._registration.handlers())
+        self._socket = SocketServer(services, places.socket, timing)
         self._serves = False
         self._recheck = True  # the files of claims must be checked
         self._trouble = ""
@@ -107,7 +108,7 @@ class DraDriver:
         self._status.update_health(health)
 
     def recheck(self) -> None:
-        """Check sockets and files soon, because they may have changed."""
+        """Check the socket and files soon, because they may have changed."""
         self._recheck = True
         self._look.set()
 
@@ -123,29 +124,24 @@ class DraDriver:
                     await self._clock.wait(self._look, self._intervals.look_at_driver)
         finally:
             self._retrier.forget(step)
-            await self._registration_socket.stop()  # first: the kubelet then stops calling the other socket
             self.servicer.calls.close()
             await self._socket.stop()
 
-    # --- its sockets --------------------------------------------------------------------------------------------------
+    # --- its socket ---------------------------------------------------------------------------------------------------
 
     async def _restore(self) -> None:
-        """Restore the claims' files and both sockets; `problems` contains the errors."""
+        """Restore the claims' files and the socket; `problems` contains the errors."""
         before = self._trouble, self._serves
         try:
             if self._recheck:
                 self._recheck = False
                 await self.claims.restore()
-            sockets = (self._socket, self._registration_socket)
-            if not await asyncio.to_thread(lambda: all(each.owns_socket() for each in sockets)):
+            if not await asyncio.to_thread(self._socket.owns_socket):
                 # Under the lock, so that two instances that start at the same time do not both pass the check.
                 await self.claims.exclusively(self._check)
-                if not await asyncio.to_thread(self._socket.owns_socket):
-                    await self._socket.start()  # the kubelet dials it again by its path
-                if not await asyncio.to_thread(self._registration_socket.owns_socket):
-                    self._registration.forget()
-                    await self._registration_socket.start()
-                log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
+                self._registration.forget()
+                await self._socket.start()
+                log.info("serving DRA", driver=self.name, socket=str(self.places.socket))
             self._trouble, self._serves = "", True
         except (SocketError, HostError) as failed:
             self._recheck = True
@@ -156,18 +152,17 @@ class DraDriver:
             self._on_change()
 
     def _check(self) -> None:
-        """Check that the sockets can be created and that no other process serves them. Raises SocketError."""
-        registry = self.places.registry
+        """Check that the socket can be created and that no other process serves it. Raises SocketError."""
+        registry, socket = self.places.registry, self.places.socket
         if not os.path.isdir(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
         for path in self.places.remove_leftovers():
             log.info("removed the socket of a process that is gone", socket=str(path))
-        for socket in (self._socket, self._registration_socket):
-            if os.path.exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
-                raise SocketError(
-                    f"another process serves {socket.path}; is another driver named {self.name} on this node? stop one "
-                    "of them, or let one have another name"
-                )
+        if os.path.exists(socket) and not is_dead(socket):
+            raise SocketError(
+                f"another process serves {socket}; is another driver named {self.name} on this node? stop one "
+                "of them, or let one have another name"
+            )
 
     def _on_prepared(self, prepared: Prepared) -> None:
         self._status.update(prepared)

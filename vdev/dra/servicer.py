@@ -1,4 +1,4 @@
-"""The services that the kubelet calls on the two sockets of a driver: claims and health, and registration.
+"""The services that the kubelet calls on the socket of a driver: claims and health, and registration.
 
 The response to a call about claims contains each claim of the request. If a claim fails, its error is a sentence for
 the pod's Event.

@@ -12,7 +12,7 @@ OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 
 
 async def test_the_answer_to_get_info(start_driver, kubelet):
-    """Like Kubernetes' Go library: v1 first, and an absolute endpoint. Both sockets are removed at the end."""
+    """Like Kubernetes' Go library: v1 first, and an absolute endpoint. The socket is removed at the end."""
     running = await start_driver(None)
     assert DriverState.WAITING is running.driver.state
     info = (await kubelet.register()).info
@@ -21,7 +21,7 @@ async def test_the_answer_to_get_info(start_driver, kubelet):
         pluginregistration_v1_pb2.PluginInfo(
             type="DRAPlugin",
             name=DRIVER,
-            endpoint=str(kubelet.directory / "plugins" / DRIVER / "dra.sock"),
+            endpoint=str(kubelet.registry / f"{DRIVER}-reg.sock"),
             supported_versions=[
                 "v1.DRAPlugin",
                 "v1alpha1.DRAResourceHealth",
@@ -33,7 +33,6 @@ async def test_the_answer_to_get_info(start_driver, kubelet):
     assert DriverState.REGISTERED is running.driver.state
     await running.stop()
     assert [] == kubelet.sockets
-    assert not (kubelet.directory / "plugins" / DRIVER / "dra.sock").exists()
 
 
 async def test_a_refused_registration_is_a_problem_until_it_succeeds(start_driver, kubelet):
@@ -60,7 +59,7 @@ async def test_sockets_come_back_after_their_directories_were_deleted(start_driv
             await running.until(lambda: "there is no directory" in str(running.driver.problems))
             assert DriverState.FAILING is running.driver.state
             kubelet.registry.mkdir()
-        await running.until(lambda: kubelet.sockets and (own / DRIVER / "dra.sock").exists())
+        await running.until(lambda: kubelet.sockets and (own / DRIVER).exists())
         await running.until(lambda: not running.driver.problems)
         claim = {"metadata": {"namespace": "default", "name": "c", "uid": "abc"}}
         assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
@@ -70,11 +69,7 @@ async def test_dead_sockets_of_the_same_driver_are_removed(start_driver, kubelet
     """Sockets of other drivers, and files that are not sockets, stay."""
     own = kubelet.directory / "plugins" / DRIVER
     own.mkdir(parents=True)
-    dead = [
-        kubelet.registry / f"{DRIVER}-{OLD}-reg.sock",
-        kubelet.registry / f"{DRIVER}-reg.sock",
-        own / f"dra-{OLD}.sock",
-    ]
+    dead = [kubelet.registry / f"{DRIVER}-{OLD}-reg.sock", kubelet.registry / f"{DRIVER}-reg.sock"]
     others = [
         kubelet.registry / f"{DRIVER}.other-reg.sock",
         kubelet.registry / f"a.{DRIVER}-reg.sock",
@@ -113,7 +108,7 @@ async def test_a_rolling_update_of_the_driver(api, start_driver, kubelet, alloca
     await start_driver(api, pod_uid=NEW)
     assert [f"{DRIVER}-{OLD}-reg.sock", f"{DRIVER}-{NEW}-reg.sock"] == [each.name for each in kubelet.sockets]
     new = await kubelet.register(kubelet.sockets[1])
-    assert new.info.endpoint.endswith(f"/dra-{NEW}.sock")
+    assert new.info.endpoint.endswith(f"/{DRIVER}-{NEW}-reg.sock")
     assert before == await new.prepare(claims[0])
     assert "is prepared for ResourceClaim default/one" in (await new.prepare(thief))[thief["metadata"]["uid"]].error
     await asyncio.gather(*(each.prepare(claims[1]) for each in (old, new)))
