@@ -14,6 +14,7 @@ from vdev.errors import ConfigError, UsageError
 from vdev.importers import FORMS, ImportOptions, imported, recognized
 from vdev.importers.draft import Draft
 from vdev.model.telemetry import SmiTool
+from vdev.planning.plan import prove
 
 GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"
 SMARTER = "- {devicematch: '^video[0-9]*$', nummaxdevices: 10}"
@@ -327,6 +328,22 @@ def test_configurations_of_nvidias_plugin() -> None:
     assert {"migStrategy": "mixed", "failOnInitError": False} == tree["flags"]
     assert {"preset": "a100-sxm4-40gb", "count": 2} == tree["devices"][0]["virtual"]
     assert 2 == sum("is ignored by NVIDIA's plugin" in warning for warning in a.warnings)
+
+
+def test_sharing_that_vdev_refuses_is_left_out(subtests) -> None:
+    """NVIDIA's plugin accepts it."""
+    cases = [
+        (
+            "timeSlicing: {resources: [{name: gpu, replicas: 3}, {name: gpu, replicas: 2}]}",
+            "device 0 of 'nvidia.com",
+        ),
+        ("mps: {resources: [{name: gpu, replicas: 60}]}", "MPS serves at most 48 clients of a device"),
+    ]
+    for block, warning in cases:
+        with subtests.test(block=block):
+            (made,) = files(f"{{version: v1, sharing: {{{block}}}}}", preset="t4")
+            assert warning in "\n".join(made.warnings)
+            assert () == prove(config.load_text(made.text).spec)
 
 
 def test_helm_values_of_nvidias_plugin() -> None:
