@@ -1,11 +1,12 @@
 """Validation of API objects.
 
-It validates the metadata of all kinds, and all fields of DRA objects with the types of Kubernetes 1.36. Names and
-types of fields come from the protobuf messages; readers of the store rely on them. A real API server drops unknown
-fields with a warning; this one refuses them, so that a typo is noticed. It checks the limits that drivers exceed in
-practice and those that the scheduler depends on.
+It validates the metadata of all kinds, and all fields of DRA objects with the types of Kubernetes 1.36. The names and
+types of fields, and which of them are required, come from the protobuf messages; readers of the store rely on them. A
+real API server drops unknown fields with a warning; this one refuses them, so that a typo is noticed. It checks the
+limits that drivers exceed in practice and those that the scheduler depends on.
 """
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,32 +75,7 @@ def wrong_metadata(metadata: _Value) -> _Problems:
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MOST_DEVICES, _MOST_SPECIAL_DEVICES, _MOST_ENTRIES = 128, 64, 32
-_REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
-    "ResourceSlice": ("spec",),
-    "ResourceSliceSpec": ("driver", "pool"),
-    "ResourcePool": ("name", "resourceSliceCount"),
-    "Device": ("name",),
-    "DeviceTaint": ("key", "effect"),
-    "DeviceCapacity": ("value",),
-    "CapacityRequestPolicyRange": ("min",),
-    "CounterSet": ("name", "counters"),
-    "DeviceCounterConsumption": ("counterSet", "counters"),
-    "Counter": ("value",),
-    "NodeSelector": ("nodeSelectorTerms",),
-    "NodeSelectorRequirement": ("key", "operator"),
-    "DeviceSelector": ("cel",),
-    "CELDeviceSelector": ("expression",),
-    "ResourceClaim": ("spec",),
-    "ResourceClaimTemplate": ("spec",),
-    "ResourceClaimTemplateSpec": ("spec",),
-    "DeviceRequest": ("name",),
-    "ExactDeviceRequest": ("deviceClassName",),
-    "DeviceSubRequest": ("name", "deviceClassName"),
-    "AllocationResult": ("devices",),
-    "DeviceRequestAllocationResult": ("request", "driver", "pool", "device"),
-    "ResourceClaimConsumerReference": ("uid",),
-    "Condition": ("type", "status", "reason", "lastTransitionTime"),
-}
+_REQUIRED: Any = pb.required  # the option of a field
 _EXACTLY_ONE: Mapping[str, Sequence[str]] = {
     "ResourceSliceSpec": ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"),
     "DeviceAttribute": ("bool", "int", "string", "version"),
@@ -211,15 +187,15 @@ _WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
 
 def _problems(message: Any, value: _Value, prefix: str) -> _Problems:
     """Validate a message. Its limits are checked only if its fields have the right types."""
-    fields = {field.name: field for field in _fields(message)}
+    fields = _fields(message)
     found: list[tuple[str, str]] = []
     for name, each in value.items():
         if name not in fields:
             found.append((f"{prefix}{name}", "unknown field"))
         elif each is not None:
             found += _check_field(fields[name], each, f"{prefix}{name}")
-    for name in _REQUIRED.get(message.name, ()):
-        if value.get(name) in (None, ""):
+    for name, field in fields.items():
+        if value.get(name) in (None, "") and field.GetOptions().Extensions[_REQUIRED]:
             found.append((f"{prefix}{name}", "Required value"))
     forms = _EXACTLY_ONE.get(message.name, ())
     if forms and len([name for name in forms if value.get(name) not in (None, [])]) != 1:
@@ -235,9 +211,13 @@ def _problems(message: Any, value: _Value, prefix: str) -> _Problems:
         yield from ((f"{prefix}{path}".rstrip("."), text) for path, text in _WHOLE[message.name](value))
 
 
-def _fields(message: Any) -> Iterator[FieldDescriptor]:
+@functools.cache
+def _fields(message: Any) -> dict[str, FieldDescriptor]:
+    """Return the fields of a message by name."""
+    found: dict[str, FieldDescriptor] = {}
     for field in message.fields:
-        yield from field.message_type.fields if field.name == INLINE else [field]
+        found |= _fields(field.message_type) if field.name == INLINE else {field.name: field}
+    return found
 
 
 def _check_field(field: FieldDescriptor, value: Any, at: str) -> _Problems:
