@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from .kinds import Refused
 from .patches import LIST_KEYS, ONE_VALUE, merged
 
 Path: TypeAlias = tuple[str, ...]
@@ -53,7 +54,7 @@ def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
     return {path: value for path, value in _fields(document).items() if path not in UNOWNED}
 
 
-def shown(path: Path) -> str:
+def _shown(path: Path) -> str:
     """Format a path like the API server: `.status.conditions[type="Ready"].status`."""
     text = ""
     for part in path:
@@ -99,8 +100,8 @@ def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mappi
 
 def applied(
     owners: Owners, manager: Manager, live: Mapping[str, Any], document: Mapping[str, Any], *, force: bool
-) -> tuple[dict[str, Any], Owners, list[tuple[Manager, Path]]]:
-    """Return the object and its owners after an apply, and the conflicts. With conflicts, do not store the object."""
+) -> tuple[dict[str, Any], Owners]:
+    """Return the object and its owners after an apply. Raises Refused if a field that changes has another owner."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
     claimed = wanted.union(*(paths for each, paths in owners.items() if each != manager))
@@ -115,7 +116,20 @@ def applied(
     clashes = [
         (other, path) for other, paths in sorted(owners.items()) if other != manager for path in sorted(paths & changed)
     ]
-    return new, _taken(owners, manager, wanted, changed, removed), [] if force else clashes
+    if clashes and not force:
+        raise _conflict(clashes, live["apiVersion"])
+    return new, _taken(owners, manager, wanted, changed, removed)
+
+
+def _conflict(clashes: list[tuple[Manager, Path]], version: str) -> Refused:
+    causes = []
+    for (name, operation, subresource), path in clashes:
+        text = f'conflict with "{name}"' + (f' with subresource "{subresource}"' if subresource else "")
+        text += f" using {version}" if operation != "Apply" else ""
+        causes.append({"reason": "FieldManagerConflict", "message": text, "field": _shown(path)})
+    lines = "\n".join(f"- {each['message']}: {each['field']}" for each in causes)
+    text = f"Apply failed with {len(clashes)} conflict{'s' * (len(clashes) != 1)}:\n{lines}"
+    return Refused(409, "Conflict", text, causes=causes)
 
 
 def _taken(

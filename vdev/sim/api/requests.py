@@ -178,8 +178,7 @@ def watch(
     chosen = selection(kind, request.namespace, params)
     version = _requested_version(objects, request)  # the client has the changes up to this version
     wants_bookmarks = params.get("allowWatchBookmarks") == "true"
-    marks_initial = params.get("sendInitialEvents") == "true"
-    sends_existing = marks_initial or (version == 0 and "sendInitialEvents" not in params)
+    sends_existing = params.get("sendInitialEvents", "false" if version else "true") == "true"
     seconds = float(params.get("timeoutSeconds", "0")) or _LONGEST_WATCH
 
     def bookmark(**more: Any) -> bytes:
@@ -200,7 +199,7 @@ def watch(
         if sends_existing:
             sent = objects.version
             text = b"".join(_line("ADDED", form(each)) for each in objects.all(kind) if chosen(each))
-            if marks_initial and wants_bookmarks:
+            if "sendInitialEvents" in params and wants_bookmarks:
                 text += bookmark(annotations={"k8s.io/initial-events-end": "true"})
         while True:
             try:

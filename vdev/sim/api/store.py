@@ -142,9 +142,7 @@ class ObjectStore:
         """Create or change an object by server-side apply. Raises Refused."""
         who = (manager, "Apply", subresource)
         live, owners = self._found[kind].get(key, {}), self._owners.get((kind, *key), {})
-        new, owners, clashes = ownership.applied(owners, who, live, document, force=force)
-        if clashes:
-            raise _apply_conflict(clashes, kind.api_version)
+        new, owners = ownership.applied(owners, who, live, document, force=force)
         return self._write(kind, key, new, who, owners)
 
     def _write(
@@ -296,18 +294,6 @@ class ObjectStore:
         """Wait until the store has a newer version."""
         while self.version <= version:
             await self._changed.wait()
-
-
-def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str) -> Refused:
-    """The error for an apply that changes fields of other managers."""
-    causes = []
-    for (name, operation, subresource), path in clashes:
-        text = f'conflict with "{name}"' + (f' with subresource "{subresource}"' if subresource else "")
-        text += f" using {version}" if operation != "Apply" else ""
-        causes.append({"reason": "FieldManagerConflict", "message": text, "field": ownership.shown(path)})
-    lines = "\n".join(f"- {each['message']}: {each['field']}" for each in causes)
-    text = f"Apply failed with {len(clashes)} conflict{'s' * (len(clashes) != 1)}:\n{lines}"
-    return Refused(409, "Conflict", text, causes=causes)
 
 
 def without_status(document: Document) -> Stored:

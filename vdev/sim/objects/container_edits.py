@@ -5,10 +5,8 @@ are returned.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
-
-from pydantic.alias_generators import to_camel
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 
@@ -92,12 +90,14 @@ def edits_json(edits: Edits) -> dict[str, Any]:
     """Return the edits of a container as JSON with the keys of vdev's configuration file."""
     return {
         "env": dict(edits.envs),
-        "deviceNodes": [_camel_case(asdict(each)) for each in edits.devices],
-        "mounts": [_camel_case(asdict(each)) for each in edits.mounts],
+        "deviceNodes": [
+            {"hostPath": each.host_path, "containerPath": each.container_path, "permissions": each.permissions}
+            for each in edits.devices
+        ],
+        "mounts": [
+            {"hostPath": each.host_path, "containerPath": each.container_path, "readOnly": each.read_only}
+            for each in edits.mounts
+        ],
         "annotations": dict(edits.annotations),
         "cdiDevices": list(edits.cdi_devices),
     }
-
-
-def _camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {to_camel(name): value for name, value in fields.items()}

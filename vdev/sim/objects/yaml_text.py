@@ -9,8 +9,6 @@ from typing import Any
 
 import yaml
 
-_NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
-
 
 class _Loader(yaml.SafeLoader):
     def construct_plain(self, node: yaml.ScalarNode) -> Any:
@@ -53,7 +51,7 @@ def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
 def _as_yaml_errors() -> Iterator[None]:
     try:
         yield
-    except RecursionError as error:
-        raise yaml.YAMLError("nested too deep") from error
-    except _NOT_YAML as error:
+    except yaml.YAMLError:
+        raise
+    except Exception as error:
         raise yaml.YAMLError(f"a value cannot be read: {error}") from error
