@@ -4,10 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tests.kit.rest import Caller
 from vdev.sim.api import tables
-from vdev.sim.api.kinds import BY_NAME
-from vdev.sim.api.server import ApiServer
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -15,27 +12,11 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 KUBECTL = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 
 
-@pytest.fixture
-async def server():
-    """A server of 1.36."""
-    async with ApiServer() as api:
-        yield api
-
-
-class Store:
-    """Creates objects with any status."""
-
-    def __init__(self, api):
-        self.objects = api.objects
-
-    def add(self, kind, name, status, **content):
-        """Create an object."""
-        kind = BY_NAME[kind]
-        where = "default" if kind.namespaced else ""
-        metadata = {"name": name, **content.pop("metadata", {})}
-        new = self.objects.create(kind, where, {"metadata": metadata, **content}, "test")
-        key = where, name
-        return self.objects.change(kind, key, {**new, "status": status}, manager="test", subresource="status")
+async def add(ask, path, name, status, **content):
+    """Create an object with a status."""
+    await ask("POST", path, {"metadata": {"name": name}, **content})
+    code, _ = await ask("PATCH", f"{path}/{name}/status", {"status": status}, "application/merge-patch+json")
+    assert 200 == code
 
 
 def container(name="main", **state):
@@ -77,29 +58,28 @@ PODS_SHOWN = {
 }
 
 
-async def cells(server, path, accept=KUBECTL):
+async def cells(ask, path):
     """The rows of a table, as cells by column."""
-    status, table = await Caller(server)("GET", path, accept=accept)
+    status, table = await ask("GET", path, accept=KUBECTL)
     assert (200, "Table", "meta.k8s.io/v1") == (status, table["kind"], table["apiVersion"])
     names = [each["name"] for each in table["columnDefinitions"]]
     return [dict(zip(names, row["cells"], strict=True)) for row in table["rows"]]
 
 
 @pytest.mark.parametrize("case", PODS_SHOWN)
-async def test_how_a_pod_is_shown(server, case):
+async def test_how_a_pod_is_shown(ask, case):
     status, shown = PODS_SHOWN[case]
     gates = {"schedulingGates": [{"name": "example.com/quota"}]} if case == "gated" else {}
-    Store(server).add("Pod", "p", status, spec={"containers": [{"name": "c0", "image": "i"}], **gates})
-    (row,) = await cells(server, PODS)
+    await add(ask, PODS, "p", status, spec={"containers": [{"name": "c0", "image": "i"}], **gates})
+    (row,) = await cells(ask, PODS)
     assert ("p", shown) == (row["Name"], row["Status"])
 
 
-async def test_a_pod_that_is_deleted(server):
+async def test_a_pod_that_is_deleted(ask):
     """It is Terminating until its node deletes it."""
-    spec = {"nodeName": "n1", "containers": [{"name": "c0", "image": "i"}]}
-    Store(server).add("Pod", "p", main({}), spec=spec)
-    await Caller(server)("DELETE", f"{PODS}/p")
-    (row,) = await cells(server, PODS)
+    await add(ask, PODS, "p", main({}), spec={"nodeName": "n1", "containers": [{"name": "c0", "image": "i"}]})
+    await ask("DELETE", f"{PODS}/p")
+    (row,) = await cells(ask, PODS)
     assert "Terminating" == row["Status"]
 
 
@@ -112,28 +92,27 @@ async def test_a_pod_that_is_deleted(server):
         ([READY], {"unschedulable": True}, "Ready,SchedulingDisabled"),
     ],
 )
-async def test_how_a_node_is_shown(server, conditions, spec, shown):
+async def test_how_a_node_is_shown(ask, conditions, spec, shown):
     """By its condition Ready."""
-    Store(server).add("Node", "n1", {"conditions": conditions}, spec=spec)
-    (row,) = await cells(server, NODES)
+    await add(ask, NODES, "n1", {"conditions": conditions}, spec=spec)
+    (row,) = await cells(ask, NODES)
     assert shown == row["Status"]
 
 
-async def test_the_object_of_a_row(server):
+async def test_the_object_of_a_row(ask):
     """It is complete, because kubectl sorts by its fields."""
-    Store(server).add("Node", "n1", {"phase": "x"})
-    _, table = await Caller(server)("GET", NODES, accept=KUBECTL)
+    await add(ask, NODES, "n1", {"phase": "x"})
+    _, table = await ask("GET", NODES, accept=KUBECTL)
     assert table["metadata"].keys() == {"resourceVersion"}
     found = table["rows"][0]["object"]
     assert ("Node", "v1", {"phase": "x"}) == tuple(found[each] for each in ("kind", "apiVersion", "status"))
 
 
-async def test_a_watch_of_rows(server):
+async def test_a_watch_of_rows(ask):
     """Each event has a table of one row."""
-    store = Store(server)
-    store.add("Node", "n1", {})
-    store.add("Node", "n2", {})
-    added = await Caller(server).watch(NODES, accept=KUBECTL)
+    for name in ("n1", "n2"):
+        await add(ask, NODES, name, {})
+    added = await ask.watch(NODES, accept=KUBECTL)
     assert ["ADDED", "ADDED"] == [each["type"] for each in added]
     assert ["n1", "n2"] == [each["object"]["rows"][0]["cells"][0] for each in added]
 
@@ -147,9 +126,9 @@ async def test_a_watch_of_rows(server):
         (MAPS, KUBECTL),
     ],
 )
-async def test_requests_that_get_objects(server, path, accept):
+async def test_requests_that_get_objects(ask, path, accept):
     """Clients that prefer objects, and all clients for kinds without a table."""
-    _, found = await Caller(server)("GET", path, accept=accept)
+    _, found = await ask("GET", path, accept=accept)
     assert found["kind"] in ("NodeList", "ConfigMapList")
 
 
