@@ -282,8 +282,7 @@ def _written(request: Request, old: Document, sent: Any) -> Stored:
         return new
     if not request.subresource:
         return without_status(new) | status_of(old)
-    metadata = new.get("metadata") or {}
-    expected = {field: metadata[field] for field in _PRECONDITIONS if field in metadata}
+    expected = {field: each for field, each in (new.get("metadata") or {}).items() if field in _PRECONDITIONS}
     return {**without_status(old), **status_of(new), "metadata": {**old["metadata"], **expected}}
 
 
@@ -319,14 +318,14 @@ def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
         raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
     kind, key = request.kind, request.key
     body = _understood(kind, request.body)
-    body["metadata"] = {"name": request.name, **(body.get("metadata") or {})}
-    if body["metadata"].get("managedFields"):
+    metadata = body.get("metadata") or {}
+    if metadata.get("managedFields"):
         raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
     status = 200 if objects.has(kind, *key) else 201
     if request.subresource:
         objects.get(kind, *key)
         body = status_of(body)
-    elif status == 201 and (uid := body["metadata"].get("uid")):
+    elif status == 201 and (uid := metadata.get("uid")):
         raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
     elif kind.status:
         body = without_status(body)
