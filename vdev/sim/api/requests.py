@@ -329,15 +329,9 @@ def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
         raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
     elif kind.status:
         body = without_status(body)
-    done = objects.apply(
-        kind,
-        key,
-        body,
-        manager=request.manager,
-        subresource=request.subresource,
-        force=request.params.get("force") == "true",
-    )
-    return status, done
+    force = request.params.get("force") == "true"
+    new = objects.apply(kind, key, body, manager=request.manager, subresource=request.subresource, force=force)
+    return status, new
 
 
 # --- pods: a scheduler's Binding, and an Eviction ---------------------------------------------------------------------
