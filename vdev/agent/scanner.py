@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
-from ..discovery.probes import Target
+from ..discovery.health_monitor import Target
 from ..errors import HostError
 from ..model.device import RawDevice
 from ..model.entry import Entry

@@ -43,10 +43,8 @@ def discover(
             found = sysfs_source.discover(entry, entry.sysfs, host, numbering=numbering)
         elif entry.usb:
             found = usb_source.discover(entry, host, numbering=numbering)
-        elif entry.glob:
-            found = glob_source.discover(entry, host, numbering=numbering)
         else:
-            raise ValueError(f"the entry {entry.name!r} has a source that discovery does not know")
+            found = glob_source.discover(entry, host, numbering=numbering)
     except HostError as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:

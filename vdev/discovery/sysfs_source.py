@@ -116,20 +116,17 @@ class SysTree:
         The interfaces of a USB device belong to it.
         """
         found = []
-        pending = [device]
-        while pending:
-            here = pending.pop()
-            try:
-                below = [posixpath.join(here, name) for name, is_directory in self._host.entries(here) if is_directory]
-            except HostError:
+        try:
+            below = [posixpath.join(device, name) for name, is_directory in self._host.entries(device) if is_directory]
+        except HostError:
+            return []
+        for each in below:
+            subsystem = self.subsystem(each)
+            if bus and subsystem == bus and not self._host.exists(f"{each}/bInterfaceNumber"):
                 continue
-            for each in below:
-                subsystem = self.subsystem(each)
-                if bus and subsystem == bus and not self._host.exists(f"{each}/bInterfaceNumber"):
-                    continue
-                if subsystem == wanted:
-                    found.append(each)
-                pending.append(each)
+            if subsystem == wanted:
+                found.append(each)
+            found += self.children(each, wanted, bus=bus)
         return sorted(found, key=natural_key)
 
 

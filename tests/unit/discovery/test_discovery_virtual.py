@@ -3,20 +3,12 @@
 import uuid
 from pathlib import Path
 
-import pytest
-
 from tests.kit.fakehost import FakeHost
 from tests.kit.specs import made_entry, made_virtual
 from vdev import config, discovery
 from vdev.discovery import Found
 from vdev.model.device import DeviceNode, IdStyle
 from vdev.model.virtual import DriverNode, VirtualDevices
-
-
-def test_an_entry_with_an_unknown_source(fake: FakeHost) -> None:
-    entry = made_entry("e", "example.com/e")
-    with pytest.raises(ValueError, match="a source that discovery does not know"):
-        discovery.discover(entry, fake.host, node="n")
 
 
 def find(tmp_path: Path, source: VirtualDevices, node: str = "n") -> Found:

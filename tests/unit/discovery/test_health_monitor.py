@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.discovery.health_monitor import HealthMonitor, Track, after_probe
-from vdev.discovery.probes import Target
+from vdev.discovery.health_monitor import HealthMonitor, Target, Track, after_probe
 from vdev.hostfs import HostRoot
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
