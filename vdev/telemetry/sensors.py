@@ -15,7 +15,7 @@ from ..model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool
 from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
-from .simulation import DeviceInfo, Load, MeasuredDevice, SimulatedDevice
+from .simulation import NO_LOAD, DeviceInfo, MeasuredDevice, SimulatedDevice
 
 _LINK = 100  # the score of one NVLink between two devices
 
@@ -43,10 +43,10 @@ class Sensors:
                 for info in infos:
                     last = known.get(info.device.id)
                     # A ramp goes on while the same pods use the device.
-                    since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
+                    since = last.since if last and last.pods == info.pods else at if info.pods else 0.0
                     seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
                     spec = entries[raw.entry].telemetry or EntryTelemetry()
-                    parts.append(replace(info, load=_load(spec, info.pods, pod_loads, since, seed)))
+                    parts.append(replace(info, load=_load(spec, info.pods, pod_loads), since=since, seed=seed))
                 # The Xids and faults of the device and of its partitions.
                 ids = dict.fromkeys((raw.id, *(part.device.id for part in parts)))
                 device = device or SimulatedDevice(at=at, parts=parts)
@@ -164,16 +164,16 @@ def _users(plan: DesiredState, node: str) -> dict[str, dict[Use, None]]:
     return found
 
 
-def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Range], since: float, seed: str) -> Load:
+def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Range]) -> EntryTelemetry:
     """The sum of these pods' loads; all pods without a load annotation together add the load of the entry once."""
     if not (pods or spec.always):
-        return Load(seed=seed)
+        return NO_LOAD
     asked = [pod_loads[pod] for pod in pods if pod in pod_loads]
-    if asked:
-        if len(asked) < len(pods):
-            asked.append(spec.gpu_load)
-        gpu = Range(min(100.0, sum(each.low for each in asked)), min(100.0, sum(each.high for each in asked)))
-        pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
-        new = {"pattern": pattern, "period": None, "gpu": gpu, "memory": spec.memory_load}
-        spec = spec.model_copy(update=new)
-    return Load(spec=spec, since=since, seed=seed)
+    if not asked:
+        return spec
+    if len(asked) < len(pods):
+        asked.append(spec.gpu_load)
+    gpu = Range(min(100.0, sum(each.low for each in asked)), min(100.0, sum(each.high for each in asked)))
+    pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
+    new = {"pattern": pattern, "period": None, "gpu": gpu, "memory": spec.memory_load}
+    return spec.model_copy(update=new)

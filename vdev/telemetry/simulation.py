@@ -26,15 +26,6 @@ def parse_load(text: str) -> Range:
     return percents(ends if len(ends) > 1 else ends[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """The load of a device over time, as an entry configures it."""
-
-    spec: EntryTelemetry = EntryTelemetry(pattern=LoadPattern.IDLE)
-    since: float = 0.0  # when a ramp begins
-    seed: str = ""  # differs from device to device, so that equal patterns give different loads
-
-
 class Levels(NamedTuple):
     """The load at one moment, in percent."""
 
@@ -45,37 +36,6 @@ class Levels(NamedTuple):
 
 
 IDLE = Levels()
-
-
-def levels(load: Load, at: float) -> Levels:
-    """Return the load at this time; all levels are at the same point of their ranges."""
-    spec = load.spec
-    if spec.pattern is LoadPattern.IDLE:
-        return IDLE
-    point = _point(load, at)
-    ranges = (spec.gpu_load, spec.memory_load, spec.encoder or NOTHING, spec.decoder or NOTHING)
-    return Levels(*(each.low + (each.high - each.low) * point for each in ranges))
-
-
-def _point(load: Load, at: float) -> float:
-    """The position of the load in its range, from 0 (low end) to 1 (high end)."""
-    match load.spec.pattern:
-        case LoadPattern.STEADY:
-            return draw(load.seed, "steady")
-        case LoadPattern.BUSY:
-            return draw(load.seed, math.floor(at / load.spec.seconds))
-        case LoadPattern.BURST:
-            return math.floor(2 * _phase(load, at))  # 0 in the first half of the period, then 1
-        case LoadPattern.WAVE:
-            return 0.5 - 0.5 * math.cos(math.tau * _phase(load, at))
-        case LoadPattern.RAMP:
-            return min(1.0, max(0.0, (at - load.since) / load.spec.seconds))
-    return 0.0
-
-
-def _phase(load: Load, at: float) -> float:
-    """The completed fraction of the current period. It differs from device to device."""
-    return (at / load.spec.seconds + draw(load.seed, "phase")) % 1
 
 
 class Throttle(IntFlag):
@@ -123,7 +83,7 @@ class SensorReading:
     lost: bool  # off the bus: only `xid` and the counters are valid
 
 
-NO_LOAD = Load()
+NO_LOAD = EntryTelemetry(pattern=LoadPattern.IDLE)
 LOST = 79
 """The Xid of a device that has fallen off the bus."""
 
@@ -156,7 +116,9 @@ class DeviceInfo:
     geometry: Geometry | None = None  # how the whole device can be partitioned
     health: Health = HEALTHY
     users: tuple[Use, ...] = ()  # all containers that use the device or a replica of it
-    load: Load = NO_LOAD
+    load: EntryTelemetry = NO_LOAD
+    since: float = 0.0  # when a ramp of the load begins
+    seed: str = ""  # differs from device to device, so that equal patterns give different loads
 
     @property
     def attributes(self) -> Mapping[str, str]:
@@ -187,6 +149,37 @@ class DeviceInfo:
     def pods(self) -> frozenset[str]:
         """The pods that use it, as `namespace/name`."""
         return frozenset(user.pod for user in self.users)
+
+
+def levels(info: DeviceInfo, at: float) -> Levels:
+    """Return the load at this time; all levels are at the same point of their ranges."""
+    load = info.load
+    if load.pattern is LoadPattern.IDLE:
+        return IDLE
+    point = _point(info, at)
+    ranges = (load.gpu_load, load.memory_load, load.encoder or NOTHING, load.decoder or NOTHING)
+    return Levels(*(each.low + (each.high - each.low) * point for each in ranges))
+
+
+def _point(info: DeviceInfo, at: float) -> float:
+    """The position of the load in its range, from 0 (low end) to 1 (high end)."""
+    match info.load.pattern:
+        case LoadPattern.STEADY:
+            return draw(info.seed, "steady")
+        case LoadPattern.BUSY:
+            return draw(info.seed, math.floor(at / info.load.seconds))
+        case LoadPattern.BURST:
+            return math.floor(2 * _phase(info, at))  # 0 in the first half of the period, then 1
+        case LoadPattern.WAVE:
+            return 0.5 - 0.5 * math.cos(math.tau * _phase(info, at))
+        case LoadPattern.RAMP:
+            return min(1.0, max(0.0, (at - info.since) / info.load.seconds))
+    return 0.0
+
+
+def _phase(info: DeviceInfo, at: float) -> float:
+    """The completed fraction of the current period. It differs from device to device."""
+    return (at / info.load.seconds + draw(info.seed, "phase")) % 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +234,7 @@ class SimulatedDevice:
         return LOST in self.xids
 
     def _levels(self, part: DeviceInfo, at: float) -> Levels:
-        return IDLE if self._lost else levels(part.load, at)
+        return IDLE if self._lost else levels(part, at)
 
     def _busy(self, at: float) -> float:
         """The load of the compute units of the whole device, in percent."""
@@ -255,7 +248,7 @@ class SimulatedDevice:
     def _steady_temperature(self, percent: float) -> float:
         """The temperature that the device approaches under this load, in °C."""
         idle, peak = self._physics.idle_temperature, self._physics.peak_temperature
-        spread = _SPREAD * (2 * draw(self.parts[0].load.seed, "temperature") - 1)
+        spread = _SPREAD * (2 * draw(self.parts[0].seed, "temperature") - 1)
         return idle + (peak - idle) * percent / _HUNDRED + spread
 
     def advance(self, at: float) -> None:

@@ -80,8 +80,12 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         self, plan: DesiredState, wanted: Mapping[str, DeviceInfo], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        broken = self._scripts({_tool(each) for each in wanted.values()})
-        reasons = {name: broken.get(_tool(each)) or self._directory(name, each) for name, each in wanted.items()}
+        for tool in {_tool(each) for each in wanted.values()}:
+            name = telemetry.TOOLS[tool]
+            path = Path(telemetry.tool_path(str(self.root), name))
+            _make(path.parent)
+            write_if_changed(path, script(name).encode(), mode=0o755)
+        reasons = {name: self._directory(name, each) for name, each in wanted.items()}
         for name in gone:
             shutil.rmtree(self._devices / name, ignore_errors=True)
         if not wanted and not kept and self._devices.is_dir():
@@ -100,19 +104,6 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     @property
     def _ready(self) -> Collection[str]:
         return self._wanted.keys() - self.failed.keys()
-
-    def _scripts(self, tools: Collection[SmiTool]) -> dict[SmiTool, str]:
-        """Write the scripts that are missing or changed. Returns why one could not be written, by tool."""
-        broken = {}
-        for tool in tools:
-            name = telemetry.TOOLS[tool]
-            path, text = Path(telemetry.tool_path(str(self.root), name)), script(name).encode()
-            try:
-                _make(path.parent)
-                write_if_changed(path, text, mode=0o755)
-            except (OSError, HostError) as failed:
-                broken[tool] = reason_of(failed)
-        return broken
 
     def _directory(self, name: str, info: DeviceInfo) -> str:
         """Make a device's directory, with its data. Returns why that failed, or the empty string."""

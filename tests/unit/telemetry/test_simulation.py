@@ -11,7 +11,7 @@ from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.model.device import Device, RawDevice
 from vdev.model.geometry import Geometry
 from vdev.model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Range
-from vdev.telemetry.simulation import DeviceInfo, Load, SimulatedDevice, Throttle, levels, parse_load
+from vdev.telemetry.simulation import DeviceInfo, SimulatedDevice, Throttle, levels, parse_load
 
 MIB = 2**20
 PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12, linkSpeed=50)
@@ -36,7 +36,7 @@ def loads(draw):
         gpu=draw(ranges()),
         memory=draw(ranges()),
     )
-    return Load(spec=spec, since=draw(st.floats(0, 1e4)), seed=draw(st.text(max_size=3)))
+    return {"load": spec, "since": draw(st.floats(0, 1e4)), "seed": draw(st.text(max_size=3))}
 
 
 @st.composite
@@ -46,13 +46,12 @@ def conditions(draw):
     some = itertools.cycle(draw(st.lists(loads(), min_size=1, max_size=3 if sizes else 1)))  # seven take long to draw
     geometry = Geometry(slices=len(sizes), profiles={"1": {"slices": 1, "memory": "1Gi"}}) if sizes else None
     parts = [
-        replace(GPU, device=partition(number, mib), geometry=geometry, load=next(some))
-        for number, mib in enumerate(sizes)
+        replace(GPU, device=partition(number, mib), geometry=geometry, **next(some)) for number, mib in enumerate(sizes)
     ]
     heat = st.builds(OverheatFault, to=st.integers(20, 150), within=st.floats(1, 600))
     errors = st.builds(HardwareErrorsFault, correctedEcc=st.floats(0, 600), remappedRows=st.floats(0, 600))
     return {
-        "parts": tuple(parts) or (replace(GPU, load=next(some)),),
+        "parts": tuple(parts) or (replace(GPU, **next(some)),),
         "xids": draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
         "faults": draw(st.lists(heat | errors, max_size=2)),
     }
@@ -117,8 +116,7 @@ def test_throttling_follows_temperature(past):
 
 def plain(percent=0, **changes):
     spec = EntryTelemetry.model_construct(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
-    load = Load(spec=spec)
-    return {"parts": (replace(GPU, load=load),), **changes}
+    return {"parts": (replace(GPU, load=spec),), **changes}
 
 
 def test_energy_follows_power():
@@ -126,8 +124,7 @@ def test_energy_follows_power():
     steady = SimulatedDevice(**plain(100))
     assert steady.read(60.0).energy_mj == 400 * 60 * 1000
     spec = EntryTelemetry.model_construct(pattern=LoadPattern.WAVE, period=60.0, gpu=Range(0, 100))
-    load = Load(spec=spec)
-    wave = SimulatedDevice(parts=(replace(GPU, load=load),))
+    wave = SimulatedDevice(parts=(replace(GPU, load=spec),))
     for at in range(0, 601, 5):
         wave.read(at)
     assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
@@ -174,14 +171,14 @@ def test_invalid_loads(subtests):
 def test_a_load_stays_in_its_range(pattern, ends, period, at, seed):
     low, high = ends if pattern is not LoadPattern.IDLE else (0, 0)
     spec = EntryTelemetry.model_construct(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends))
-    load = Load(spec=spec, seed=seed)
-    assert low - 1e-9 <= levels(load, at).gpu == levels(load, at).memory <= high + 1e-9
+    found = levels(replace(GPU, load=spec, seed=seed), at)
+    assert low - 1e-9 <= found.gpu == found.memory <= high + 1e-9
 
 
 def run(pattern, seed="a", *, count=20, period=10.0):
     spec = EntryTelemetry.model_construct(pattern=pattern, period=period, gpu=Range(0, 100))
-    load = Load(spec=spec, seed=seed)
-    return [levels(load, 5.0 * number).gpu for number in range(count)]
+    info = replace(GPU, load=spec, seed=seed)
+    return [levels(info, 5.0 * number).gpu for number in range(count)]
 
 
 def test_runs_depend_on_the_seed():
