@@ -23,7 +23,6 @@ from ..model.spec import Spec
 from ..node.vendor_labels import Machine
 from ..planning import repartition
 from ..planning.inventory import arrange
-from ..planning.naming import name_of
 from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import RepartitionState
 from ..planning.resources import Change, Resource, diff
@@ -192,7 +191,7 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
     """The plan for people. `chosen` are the files that were chosen from directories."""
     yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "")
     for resource in new.plan.devices.resources.values():
-        yield from _resource_lines(new, resource)
+        yield from _resource_lines(resource)
     if new.refused:
         more = "; the resources above have no errors" if new.plan.devices.resources else ""
         yield f"\na running vdev would refuse this configuration as a whole{more}"
@@ -236,14 +235,9 @@ _SLOT: common.Columns = {
 }
 
 
-def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
+def _resource_lines(resource: Resource) -> Iterator[str]:
     count = counted(len(resource.slots), "device")
     yield f"\n{resource.name}: {count}, {resource.healthy} healthy"
-    kinds = {(slot.device.raw.entry, slot.device.profile) for slot in resource.slots}
-    spec, entries = new.plan.observed.spec, resource.entries
-    names = (name_of(spec, entries[entry], profile) for entry, profile in kinds if entry in entries)
-    reasons = {why if name == resource.name else f"sharing renames {name}" for name, why in filter(None, names)}
-    yield from (f"  named because {why}" for why in sorted(reasons))
     yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 

@@ -86,7 +86,7 @@ def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> Share
     named = name_of(spec, gpu.entry, profile.name if profile else "")
     if spec.sharing is None or named is None:
         return None
-    return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)
+    return next((rule for rule in spec.sharing.resources if rule.name == named), None)
 
 
 # --- AMD --------------------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
     if spec.sharing is None or not devices:
         return {}
     named = ((naming.name_of(spec, entry, device.profile), device) for device in devices)
-    by_name = grouped((name[0], device) for name, device in named if name)
+    by_name = grouped((name, device) for name, device in named if name)
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]

@@ -10,7 +10,7 @@ from ..model.entry import Entry, MigStrategy
 from ..model.geometry import LayoutError, Placement, resource_suffix
 from ..model.names import domain_and_name, resource_name_problem
 from ..model.problem import Problem, error, warning
-from ..model.spec import PatternItem, Spec
+from ..model.spec import Spec
 from .partitions import place
 
 _NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of generated ids; must never change
@@ -57,8 +57,8 @@ def named_devices(
         for entry, device in devices:
             if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
                 problems.append(unmatched)
-            if named := name_of(spec, entry, device.profile):
-                members.setdefault(named[0], []).append((entry, device))
+            if name := name_of(spec, entry, device.profile):
+                members.setdefault(name, []).append((entry, device))
         if not any(raws for _, raws in own):
             members.setdefault(resource, [])
     return members
@@ -146,27 +146,26 @@ def _single_problem(
     )
 
 
-def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | None:
-    """The resource name of whole devices or of partitions with a profile, and the reason for it.
+def name_of(spec: Spec, entry: Entry, profile: str = "") -> str | None:
+    """The resource name of whole devices or of partitions with a profile.
 
     None: no pattern of resources.gpus matches, which is an error.
     """
     if profile:
         assert entry.geometry is not None
-        for pattern in _partition_patterns(spec, entry):
-            if matches(pattern.pattern, profile):
-                return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {profile!r}"
+        domain, _ = domain_and_name(entry.resource)
+        for pattern in spec.resources.mig:  # for devices of other vendors, only patterns with a name in their domain
+            is_for_entry = entry.is_nvidia or domain_and_name(pattern.name)[0] == domain
+            if is_for_entry and matches(pattern.pattern, profile):
+                return pattern.name
         if spec.flags.mig_strategy is not MigStrategy.SINGLE:
-            domain, _ = domain_and_name(entry.resource)
-            name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
-            return name, f"migStrategy mixed gives profile {profile!r} this name"
+            return f"{domain}/{resource_suffix(entry.geometry, profile)}"
     for pattern in spec.resources.gpus:
-        for name in entry.gpu_names:
-            if matches(pattern.pattern, name):
-                return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {name!r}"
+        if any(matches(pattern.pattern, name) for name in entry.gpu_names):
+            return pattern.name
     if spec.resources.gpus and (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
         return None
-    return entry.resource, f"the entry {entry.name!r} gives this name"
+    return entry.resource
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
@@ -184,15 +183,8 @@ def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
 
 def names_of(spec: Spec, entry: Entry) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
-    names = (name_of(spec, entry, each) for each in ("", *(entry.geometry.profiles if entry.geometry else ())))
-    return (each[0] for each in names if each)
-
-
-def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
-    """The patterns for the entry: all for NVIDIA's devices; for others, the patterns with a name in their domain."""
-    domain, _ = domain_and_name(entry.resource)
-    own = entry.is_nvidia
-    return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
+    profiles = entry.geometry.profiles if entry.geometry else ()
+    return filter(None, (name_of(spec, entry, each) for each in ("", *profiles)))
 
 
 def matches(pattern: str, text: str) -> bool:

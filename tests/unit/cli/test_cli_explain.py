@@ -53,13 +53,6 @@ def test_a_plan_without_candidates_says_where_it_looked(vdev, written, tmp_path)
     assert "usb vendor 10c4 matches no device on this node" in err
 
 
-def test_the_name_of_shared_devices_is_given_by_sharing(vdev):
-    _, out, _ = vdev("plan", CONFIGS / "sharing-per-device.yaml")
-    (named,) = (part for part in out.split("\n\n") if part.startswith("nvidia.com/gpu.quarter:"))
-    assert "  named because sharing renames nvidia.com/gpu" == named.splitlines()[1]
-    assert "gives this name" not in named
-
-
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
 LABELED = """

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.kit.geometry import made_geometry, made_profile
-from tests.kit.specs import made_spec
 from vdev.model.entry import MigStrategy
 from vdev.model.problem import Where
 from vdev.model.spec import PatternItem
@@ -106,13 +105,6 @@ def test_patterns_name_devices_and_partitions(build, kind, patterns, partitions,
     assert [(where, is_error) for where, is_error, _ in problems] == found
     for (_, _, text), problem in zip(problems, stock.problems, strict=True):
         assert text in problem.message
-
-
-def test_the_reason_for_a_name(build):
-    gpus = (PatternItem(pattern="*A100*", name="nvidia.com/a100"),)
-    name, reason = naming.name_of(made_spec(build.entry(), gpus=gpus), build.entry())
-    assert "nvidia.com/a100" == name
-    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in reason
 
 
 @pytest.mark.parametrize(
