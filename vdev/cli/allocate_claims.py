@@ -101,13 +101,9 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
     from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
-    of_file, _ = device_classes(seen.plan.observed.spec)
-    own = {each.expression: each for each in of_file}
-
     def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
-        known = own.get(expression)  # the selectors of vdev's own classes need no CEL
         try:
-            return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
+            return cel_selectors.matches(expression, driver, device)
         except cel_selectors.NotInstalled as missing:
             raise UsageError(str(missing)) from missing  # not an error of the claim
         except cel_selectors.CompileError as wrong:
@@ -115,6 +111,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
 
     slices = [each for pool in seen.plan.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node)
+    of_file, _ = device_classes(seen.plan.observed.spec)
     known_classes = {each.name: each.document for each in of_file} | classes
     scheduler = Allocator(offered, known_classes, claims, matches=matches)
     try:

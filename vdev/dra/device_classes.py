@@ -4,9 +4,8 @@ The classes of NVIDIA's and AMD's drivers have the vendors' names. Each other re
 one for their partitions. DeviceClasses belong to the cluster and not to a node.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..model import names
 from ..model.dra import DraPartitions
@@ -34,10 +33,6 @@ class DeviceClass:
         """The selector of the class, in CEL."""
         own = f"device.driver == '{self.driver}'"
         return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
-
-    def matches(self, driver: str, device: Mapping[str, Any]) -> bool:
-        kind = (device.get("attributes") or {}).get("type") or {}
-        return driver == self.driver and (not self.type or kind.get("string") == self.type)
 
     @property
     def document(self) -> Document:
