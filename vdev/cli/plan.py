@@ -91,7 +91,7 @@ class Preview:
     files: Sequence[Path]  # those of the node
     found: Mapping[str, discovery.Found]  # by entry, also the candidates that do not match
     problems: tuple[Problem, ...]
-    refused: bool = False  # a running plugin would refuse the files; this is the part without errors
+    refused: bool  # a running plugin would refuse the files; this is the part without errors
 
     @property
     def node(self) -> str:
@@ -139,7 +139,6 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
         ObservedState(spec=spec, layouts=choices, node=node, machine=machine, found=devices, inventory=stock)
     )
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
-    refused = bool(loaded.errors or errors(stock.problems))
     of_labels = [
         warning(f"node {node}", f"the label {each.label}={each.value} would fail: {each.sentence}")
         for each in choices.values()
@@ -152,7 +151,7 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
     ]
     notices = (*loaded.notices(), *_of_other_nodes(spec, node))
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels, *notices)))
-    return Preview(plan, files, found, problems, refused)
+    return Preview(plan, files, found, problems, refused=bool(loaded.errors or errors(stock.problems)))
 
 
 def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
@@ -293,19 +292,17 @@ def _change(change: Change) -> dict[str, Any]:
 def _slice_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
     """The changes of each driver's published devices, by name."""
     for driver in sorted({*before, *after}):
-        old = before[driver].by_name if driver in before else {}
-        new = after[driver].by_name if driver in after else {}
-        both = [name for name in new if name in old]
-        change: dict[str, Any] = {
-            "driver": driver,
-            "added": [name for name in new if name not in old],
-            "removed": [name for name in old if name not in new],
-            "changed": [
-                each for each in both if cutting.device_document(old[each]) != cutting.device_document(new[each])
-            ],
-        }
-        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
-            yield change
+        old, new = _published(before, driver), _published(after, driver)
+        added = [name for name in new if name not in old]
+        removed = [name for name in old if name not in new]
+        changed = [name for name in new if name in old and old[name] != new[name]]
+        if (driver in before) != (driver in after) or added or removed or changed:
+            yield {"driver": driver, "added": added, "removed": removed, "changed": changed}
+
+
+def _published(pools: Pools, driver: str) -> dict[str, Any]:
+    devices = pools[driver].devices if driver in pools else ()
+    return {each.name: cutting.device_document(each) for each in devices}
 
 
 def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
