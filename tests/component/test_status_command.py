@@ -207,25 +207,6 @@ async def test_a_live_view_never_scrolls(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("last\x1b[K\n\x1b[J\x1b[?7h")
 
 
-def many(count):
-    """The resources of a status document, with one device each."""
-    device = {"id": "d", "selector": "e/0", "profile": "", "health": "Healthy", "reason": "", "injected": ""}
-    device |= {"holder": "", "changedAt": None}
-    resource = {"allocatable": 1, "capacity": 1, "state": "registered", "problem": "", "draining": False}
-    return [resource | {"name": f"vendor.example.com/device-{n:02}", "devices": [device]} for n in range(count)]
-
-
-async def test_many_healthy_resources_are_shown_briefly(vdev):
-    """A resource with a problem is shown with its devices."""
-    _, text = await vdev("status", "--output", "json")
-    status = json.loads("\n".join(text))
-    sick = many(64)
-    sick[7]["allocatable"], sick[7]["devices"] = 0, [sick[7]["devices"][0] | {"health": "Unhealthy", "reason": "hot"}]
-    shown = "\n".join(status_lines(status | {"resources": sick}))
-    assert "vendor.example.com/device-07: 0/1 allocatable" in shown
-    assert 1 == shown.count("hot") == shown.count("e/0")
-
-
 async def test_only_devices_of_drivers_with_a_problem_are_listed(vdev):
     _, text = await vdev("status", "--output", "json")
     status = json.loads("\n".join(text))

@@ -46,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 _ACTIONS = 3  # failed ones that are shown
-_IN_FULL = 8  # resources; if there are more, those without a problem are shown without their devices
 
 
 def lines(status: dict[str, Any]) -> Iterator[str]:
@@ -66,7 +65,7 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
     for resource in sorted(status["resources"], key=_is_well):
-        yield from _resource(resource, in_full=len(status["resources"]) <= _IN_FULL or not _is_well(resource))
+        yield from _resource(resource)
 
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
@@ -176,15 +175,13 @@ def _held(devices: list[dict[str, Any]]) -> int:
     return sum(bool(device["holder"]) for device in devices)
 
 
-def _resource(resource: dict[str, Any], *, in_full: bool) -> Iterator[str]:
+def _resource(resource: dict[str, Any]) -> Iterator[str]:
     trouble = f" ({resource['problem']})" if resource["problem"] else ""
     drain = ", draining" if resource["draining"] else ""
     count = f"{resource['allocatable']}/{resource['capacity']} allocatable"
     yield ""
     yield f"{resource['name']}: {count}, {resource['state']}{trouble}{drain}"
-    if in_full:
-        devices = sorted(resource["devices"], key=_is_healthy)
-        yield from common.table(_DEVICE, devices, most=common.SHOWN)
+    yield from common.table(_DEVICE, sorted(resource["devices"], key=_is_healthy), most=common.SHOWN)
 
 
 def _is_healthy(device: dict[str, Any]) -> bool:

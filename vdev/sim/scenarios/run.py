@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shlex
 import shutil
 import signal
 import sys
@@ -81,10 +80,7 @@ def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
     words = dict.fromkeys(PLACEHOLDERS, "")
     program = split_command(node.command, words)[0]
     if shutil.which(program) is None and "{" not in node.command.split()[0]:
-        if Path(program).is_file():
-            raise UsageError(f"--exec: {program!r} is not executable; run chmod +x {shlex.quote(program)}")
-        hint = "; write `env NAME=VALUE PROGRAM …` to set variables" if "=" in program else ""
-        raise UsageError(f"--exec: there is no program {program!r} here{hint}")
+        raise UsageError(f"--exec: {program!r} is not an executable program")
     for command in node.hooks.values():
         split_command(command, words)
     known_files = built_in()
