@@ -26,10 +26,10 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    plan.add_node(parser)
     parser.usage = (
         "vdev allocate [option ...] (--resource NAME FILE [FILE ...] [ID ...] | --claim CLAIM FILE [FILE ...])"
     )
-    plan.add_node(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--resource", metavar="NAME", help="the extended resource of the devices ID …; vdev plan lists them"
@@ -49,8 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the response for every device-list strategy, not only the configured ones",
     )
-    common.add_flags(parser)
-    common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -67,6 +67,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
+    """Add the files of a configuration, the options that replace values in them, and `--output`."""
+    parser.usage = f"{parser.prog} [option ...] FILE [FILE ...]"
     parser.add_argument(
         "files",
         nargs="+",
@@ -74,6 +76,8 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="configuration files, joined by section; - for standard input, or a directory with a file for each node",
     )
+    add_output(parser)
+    add_flags(parser)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

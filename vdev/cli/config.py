@@ -14,11 +14,8 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "vdev config [option ...] FILE [FILE ...]"
     common.add_files(parser)
-    common.add_output(parser)
     options.add(parser, node_name="for the node of this name; default: for any node")
-    common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,7 +37,6 @@ _NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "vdev fleet [option ...] FILE [FILE ...]"
     common.add_files(parser)
     parser.add_argument("--dry-run", action="store_true", help="print every object as YAML or JSON, and write nothing")
     parser.add_argument(
@@ -50,8 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add(parser, "kubeconfig", "context", "http_address", "http_hosts", "run_dir", "fault_injection")
     options.add(parser, "log_level", "log_format")
-    common.add_output(parser)
-    common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,7 +39,6 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "vdev plan [option ...] FILE [FILE ...]"
     add_node(parser)
     parser.add_argument(
         "--against",
@@ -57,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a label of the Node that selects a layout (partitions.fromLabel); may be repeated",
     )
-    common.add_flags(parser)
-    common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,11 +25,8 @@ Exit code 0 if the configuration can be served, 2 if it has errors.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "vdev validate [option ...] FILE [FILE ...]"
     common.add_files(parser)
-    common.add_output(parser)
     options.add(parser, node_name="check for the node of this name; default: for any node")
-    common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
