@@ -102,28 +102,23 @@ async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, 
 
 
 async def test_devices_are_named_as_in_rules(vdev):
-    """A whole device by entry and index, a partition also by its number. Commands accept these names."""
+    """A whole device by entry and index, a partition also by its number. Commands accept these names.
+
+    As in rules, a device includes its partitions.
+    """
+    _, lines = await vdev("status", "--output", "json")
+    devices = [device for resource in json.loads("\n".join(lines))["resources"] for device in resource["devices"]]
+    assert {("a100", "a100/0:2"), ("npu", "npu/49")} <= {(each["entry"], each["selector"]) for each in devices}
     _, lines = await vdev("status")
     assert ["a100/1", "a100/2"] == [row[1] for row in rows(lines, "nvidia.com/gpu")]
     shown = {row[1]: row[0] for row in rows(lines, "nvidia.com/mig-1g.5gb")}
     assert ["a100/0:0", "a100/0:1"] == sorted(shown)
     assert (0, ["added: device:a100/0:1"]) == await vdev("device", "set", "a100/0:1", "--health", "Unhealthy")
     assert (0, ["cleared: device:a100/0:1"]) == await vdev("device", "clear", "a100/0:1")
-
-
-async def test_a_device_by_its_index_includes_its_partitions(vdev):
-    """This is the same as in rules."""
     await vdev("device", "set", "a100/0", "--health", "Unhealthy")
     _, lines = await vdev("status")
     assert ["Unhealthy"] * 2 == [row[3] for row in rows(lines, "nvidia.com/mig-1g.5gb")]
     assert ["Healthy"] * 2 == [row[2] for row in rows(lines, "nvidia.com/gpu")]
-
-
-async def test_json_has_entry_and_selector(vdev):
-    """These are the names in rules."""
-    _, lines = await vdev("status", "--output", "json")
-    devices = [device for resource in json.loads("\n".join(lines))["resources"] for device in resource["devices"]]
-    assert {("a100", "a100/0:2"), ("npu", "npu/49")} <= {(each["entry"], each["selector"]) for each in devices}
 
 
 @pytest.mark.parametrize(

@@ -207,11 +207,14 @@ def test_offline_commands_import_no_part_of_the_running_plugin(good):
     assert ["vdev", "$schema", "a-0"] == [each for each in ("vdev", "$schema", "a-0") if each in done.stdout]
 
 
-def test_each_wrong_option_is_one_line(vdev):
+def test_each_wrong_option_is_one_line(vdev, monkeypatch):
+    monkeypatch.setenv("VDEV_BOOT_WAIT", "soon")
     code, _, said = vdev("run", "--config-file", "f", "--log-level=loud", "--no-state=perhaps")
     assert 2 == code
     assert [
         "vdev: flag --no-state: 'perhaps' is not a boolean; expected true or false",
+        "vdev: env VDEV_BOOT_WAIT: expected a duration, got the string 'soon'; "
+        "such as 200ms, 5s, 1m30s, or a number of seconds",
         "vdev: flag --log-level: 'loud': Input should be 'debug', 'info', 'warning' or 'error'",
     ] == said.splitlines()
 

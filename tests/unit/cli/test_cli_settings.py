@@ -1,12 +1,11 @@
 """Flags and environment: NVIDIA's names, precedence, and errors."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from vdev import cli, config
-from vdev.agent.options import Group, Options
+from vdev.agent.options import Options
 from vdev.cli import options
 from vdev.errors import ConfigError, UsageError
 
@@ -133,16 +132,6 @@ def test_a_boolean_takes_only_true_and_false() -> None:
     assert [Path("false")] == cli.parsed(["plan", "--pass-device-specs", "--", "false"]).files
 
 
-def test_all_errors_at_once() -> None:
-    with pytest.raises(UsageError) as caught:
-        chosen("--log-level=loud", VDEV_BOOT_WAIT="soon")
-    assert [
-        "env VDEV_BOOT_WAIT: expected a duration, got the string 'soon'; "
-        "such as 200ms, 5s, 1m30s, or a number of seconds",
-        "flag --log-level: 'loud': Input should be 'debug', 'info', 'warning' or 'error'",
-    ] == str(caught.value).splitlines()
-
-
 def test_files_with_faults_need_permission() -> None:
     with pytest.raises(UsageError, match="--fault-dir needs --enable-fault-injection"):
         chosen("--fault-dir=/f")
@@ -183,23 +172,3 @@ def test_the_kubelets_socket_is_below_its_directory() -> None:
     assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").registration_socket
     assert Path("/s") == chosen(KUBELET_SOCKET="/s").registration_socket
     assert chosen(KUBELET_SOCKET="").registration_socket is None
-
-
-def test_defaults() -> None:
-    default = chosen()
-    assert (Path("/"), Path("/var/run/cdi"), Path("/var/lib/kubelet")) == (
-        default.host_root,
-        default.cdi_dir,
-        default.kubelet_dir,
-    )
-    assert ("", "info", "auto") == (default.http_address, default.log_level, default.log_format)
-    assert default.node_name
-
-
-def test_help_has_every_flag_and_variable() -> None:
-    parser = argparse.ArgumentParser(prog="vdev run")
-    options.add_all(parser)
-    text = " ".join(parser.format_help().split())
-    for option in options.OPTIONS:
-        assert all(name in text for name in (*option.flags, *option.variables))
-    assert all(group.value in text for group in Group)
