@@ -91,38 +91,6 @@ def shows(capacity, allocatable):
 ONE = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 1}}}]}}}
 
 
-@pytest.mark.long
-async def test_every_kind_of_step(driver):
-    """Every kind of step works."""
-    got = {
-        "phase": "Running",
-        "containers": {"main": {"deviceCounts": {NPU: 1}, "env": {"STUB_DEVICES": {"matches": "d[12]"}}}},
-    }
-    story = scenario(
-        shows(2, 2),
-        {"createPod": "one"},
-        {"expect": {"pods": {"one": got}, "registrations": {NPU: 1}, "findings": "none"}},
-        {"editConfiguration": yaml.safe_dump({NPU: ["d1", "d2", "d3"]})},
-        shows(3, 3),
-        {"restartKubelet": None},
-        shows(3, 3),
-        {"restartContainer": "one"},
-        {"expect": {"pods": {"one": {"containers": {"main": {"restarts": 1}}}}}},
-        {"stopPlugin": None},
-        shows(3, 0),
-        {"advanceClock": 311},
-        shows(0, 0),
-        {"startPlugin": None},
-        {"crashKubelet": None},
-        {"startKubelet": None},
-        shows(3, 3),
-        {"deletePod": "one"},
-        {"expect": {"pods": {"one": None}}},
-        pods=ONE,
-    )
-    await play(story, driver)
-
-
 @pytest.mark.parametrize(
     ("expect", "text"),
     [

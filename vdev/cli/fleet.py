@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..agent.options import Options
-from ..aio.tasks import in_background
+from ..aio.tasks import acting_on, in_background
 from ..config import Loaded
 from ..errors import ConfigError, UsageError
 from ..model import names
@@ -91,9 +91,8 @@ def run(args: argparse.Namespace) -> int:
                 raise UsageError(str(wrong)) from wrong
             fleet = Fleet(chosen, loaded, Api(connection), load=load, selector=selector, name=args.name)
             stop = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
+                stack.enter_context(acting_on({signal.SIGTERM: stop.set, signal.SIGINT: stop.set}))
                 for side in _sides(fleet, chosen, metrics_address):
                     await stack.enter_async_context(in_background(side, name="http"))
                 await fleet.run(until=stop.wait)
