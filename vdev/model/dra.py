@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import PlainValidator, WithJsonSchema, model_validator
+from pydantic import PlainValidator, model_validator
 
 from . import names, template
 from .scalars import (
@@ -132,20 +132,7 @@ def _string(value: str) -> Template:
 
 Value = Annotated[
     bool | int | Template | Version,
-    PlainValidator(_value),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": ["string", "integer", "boolean"]},
-                {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["version"],
-                    "properties": {"version": {"type": "string"}},
-                },
-            ]
-        }
-    ),
+    PlainValidator(_value, json_schema_input_type=str | int | bool | Version),
 ]
 """The value of an attribute: string, integer, boolean or version."""
 

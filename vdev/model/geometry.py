@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -17,7 +17,6 @@ from pydantic import (
     PrivateAttr,
     TypeAdapter,
     ValidatorFunctionWrapHandler,
-    WithJsonSchema,
     WrapValidator,
 )
 
@@ -64,7 +63,8 @@ MAX_PARTS = 256  # partitions of one profile on a device: at most one per slice
 PartCount = Annotated[Whole, between(0, MAX_PARTS)]
 
 
-_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[Word, PartCount])
+_Counts = dict[Word, PartCount]
+_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(_Counts)
 
 
 def _profiles(value: object) -> object:
@@ -75,11 +75,7 @@ def _profiles(value: object) -> object:
     return refuse(f"expected a list of profiles, or how many of each, got {described(value)}")
 
 
-PROFILES_JSON: list[dict[str, Any]] = [
-    {"type": "array", "items": {"type": "string", "minLength": 1}},
-    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_PARTS}},
-]
-Profiles = Annotated[tuple[Word, ...], BeforeValidator(_profiles), WithJsonSchema({"anyOf": PROFILES_JSON})]
+Profiles = Annotated[tuple[Word, ...], BeforeValidator(_profiles, json_schema_input_type=tuple[Word, ...] | _Counts)]
 """A list of profiles, or a mapping from profile to count."""
 
 _PROFILES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Profiles)
@@ -96,8 +92,7 @@ def _layout(value: object) -> str | tuple[str, ...]:
 
 Layout = Annotated[
     str | tuple[str, ...],
-    BeforeValidator(_layout),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, *PROFILES_JSON]}),
+    BeforeValidator(_layout, json_schema_input_type=Word | tuple[Word, ...] | _Counts),
 ]
 """Profiles, or the name of a layout."""
 

@@ -77,14 +77,8 @@ def _reference(item: object) -> object:
 
 _ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, BeforeValidator(_reference)]])
 
-_REFERENCES_JSON = {
-    "anyOf": [
-        {"const": "all"},
-        {"type": "integer", "minimum": 1},
-        {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": ["string", "integer"], "minimum": 0}},
-    ]
-}
-References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references), WithJsonSchema(_REFERENCES_JSON)]
+_Written = Literal["all"] | Annotated[int, Field(ge=1)] | Annotated[set[str | int], Field(min_length=1)]
+References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references, json_schema_input_type=_Written)]
 """Which devices of a resource are shared."""
 
 
@@ -305,11 +299,7 @@ def _labels(value: object) -> object:
     return value if value == NFD else boolean(value, f"true, false or {NFD}")
 
 
-Labels = Annotated[
-    bool | Literal["nfd"],
-    BeforeValidator(_labels),
-    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
-]
+Labels = Annotated[bool | Literal["nfd"], BeforeValidator(_labels)]
 """How labels are written: not at all, to the Node, or through Node Feature Discovery."""
 
 
