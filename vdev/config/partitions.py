@@ -39,7 +39,6 @@ from .loader import FileText, FileTexts, read_text
 from .messages import ProblemReport, checked
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
-_SHOWN = 3  # layouts that a warning names
 
 
 # --- how devices can be partitioned -----------------------------------------------------------------------------------
@@ -173,7 +172,6 @@ def chosen_layouts(
         except ConfigError as bad:
             report.errors_in_file("file", bad)
             return choice
-        _warn_of_misfits(layouts, file, report.at("file"))
     if wrong := names.key_problem(choice.state_label):
         report.error("fromLabel", f"there is no label for the state of the layout: {wrong}", "use a shorter label")
     name = choice.default
@@ -182,15 +180,6 @@ def chosen_layouts(
     elif name and (refusal := layouts[name].refusal):
         report.error("default", f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
     return choice.with_private(_layouts=layouts)
-
-
-def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, report: ProblemReport) -> None:
-    """Warn once about all layouts that do not fit, because a file for many models has dozens of them."""
-    misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
-    if misfits:
-        more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
-        message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
-        report.warning((), f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
 
 
 # --- files of layouts -------------------------------------------------------------------------------------------------
