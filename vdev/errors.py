@@ -56,10 +56,6 @@ class ActionFailed(VdevError):
     grpc_status = "FAILED_PRECONDITION"
 
 
-class RegistrationRefused(VdevError):
-    """The kubelet refuses a registration permanently, because of the version or the resource's name."""
-
-
 class SocketError(VdevError):
     """A socket cannot be bound or reached."""
 

@@ -1,7 +1,7 @@
 """The kubelet's socket (`KubeletSocket`), and the Register call (`register`).
 
 During Register, the kubelet dials the plugin (for up to 10 s) and asks for its options. So the plugin must be serving
-already, and its timeout must be longer. A refusal is an UNKNOWN error with a text; two of these texts are final.
+already, and its timeout must be longer.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import grpc
 import structlog
 
 from ..aio.tasks import raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError
+from ..errors import SocketError
 from ..hostfs.files import Stamp, stamp
 from ..model import names
 from ..pb import deviceplugin_v1beta1_pb2 as pb
@@ -91,7 +91,6 @@ async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
-_FINAL = ("is invalid", "is not supported")
 
 
 async def register(
@@ -109,7 +108,7 @@ async def register(
     exists, is called after this kubelet has answered. If it were called earlier, the socket could vanish afterwards,
     and the kubelet would dial a missing socket for ten seconds.
 
-    Raises RegistrationRefused if the kubelet will never accept it, SocketError if it may work later.
+    Raises SocketError.
     """
     check_socket_path(kubelet_socket)
     # gRPC reports a socket that this process may not open as no answer.
@@ -126,8 +125,6 @@ async def register(
             await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
         except grpc.aio.AioRpcError as failed:
             text = failed.details() or failed.code().name
-            if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
-                raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
                 raise unanswered from failed
             raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed

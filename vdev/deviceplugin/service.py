@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..aio.tasks import Backoff, raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError
+from ..errors import SocketError
 from ..faults.effects import RegisterFaults
 from ..planning.resources import Resource
 from . import registration
@@ -39,7 +39,6 @@ class ServiceState(StrEnum):
     WAITING = "waiting for the kubelet"
     REGISTERED = "registered"
     SERVING = "serving without a kubelet"
-    REFUSED = "refused by the kubelet"
     STOPPED = "stopped"
 
 
@@ -129,10 +128,6 @@ class ResourceService:
             await self._until_dropped(server)
             if self._clock.now() - since >= self._intervals.steady:
                 self._attempt = 0
-        except RegistrationRefused as refused:
-            self._become(ServiceState.REFUSED, str(refused))
-            self._attempt = 0
-            await self._sleep(None)
         except SocketError as failed:
             raise_if_cancelled()
             self._become(ServiceState.WAITING, str(failed))
@@ -233,13 +228,12 @@ class ResourceService:
         self._notice_kubelet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._agent.lock.is_ours())
 
-    async def _sleep(self, seconds: float | None) -> None:
-        """Pause until there is a new kubelet, or fault rules change."""
-        end = None if seconds is None else self._clock.now() + seconds
+    async def _sleep(self, seconds: float) -> None:
+        """Pause, at most until there is a new kubelet, or fault rules change."""
+        end = self._clock.now() + seconds
         raise_if_cancelled()
         while not self._faults_changed and self._kubelet.generation == self._generation:
-            left = None if end is None else end - self._clock.now()
-            if left is not None and left <= 0:
+            if (left := end - self._clock.now()) <= 0:
                 return
             self._wake.clear()
             await self._clock.wait(self._wake, left)
@@ -264,8 +258,6 @@ class ResourceService:
                 log.info("registered", resource=self.name, devices=total, healthy=healthy, socket=self.socket)
             case ServiceState.WAITING:
                 log.warning("not registered; trying again", resource=self.name, reason=trouble)
-            case ServiceState.REFUSED:
-                log.error("registration refused", resource=self.name, reason=trouble)
             case ServiceState.STOPPED:
                 log.info("stopped", resource=self.name)
             case ServiceState.SERVING:
