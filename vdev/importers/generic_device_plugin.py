@@ -109,7 +109,6 @@ def _group(entry: DraftEntry, group: Item) -> bool:
     if not items:
         return False
     if paths:
-        _note_pairs(group, items)
         entry["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
             entry["allowDangerous"] = True
@@ -144,17 +143,6 @@ def _path(path: Item) -> dict[str, Any] | None:
     if path.flag("optional"):
         item["optional"] = True
     return item
-
-
-def _note_pairs(group: Item, items: Sequence[dict[str, Any]]) -> None:
-    """Report the cases in which the plugin combines the matches of several paths differently."""
-    patterns = [item for item in items if item["path"] != literal(item["path"])]
-    if len(patterns) > 1:
-        order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
-        group.draft.note(group.where, order)
-    if patterns and len(items) > 1 and any(item.get("optional") for item in items):
-        limits = "in the plugin, an optional path with fewer matches than others limits the number of devices"
-        group.draft.note(group.where, limits)
 
 
 def _usb_device(usb_device: Item) -> dict[str, Any] | None:

@@ -53,9 +53,6 @@ def _pool(draft: Draft, pool: Item, prefix: str) -> None:
         pool.omit(f"{kind} devices of {resource} are not PCI devices; vdev has no source for them", key="deviceType")
         return
     variable = f"PCIDEVICE_{domain}_{name}".replace(".", "_").replace("-", "_").upper()
-    if pool.value("additionalInfo"):
-        what = f"{variable}_INFO is JSON about all devices of a container, which templates cannot make"
-        draft.omit(pool.at("additionalInfo"), what)
     topology = {"excludeTopology": True} if pool.flag("excludeTopology") else {}
     for selector in _selectors(draft, pool):
         if key := next((key for key in _NOT_IN_SYSFS if selector.value(key)), ""):

@@ -175,8 +175,6 @@ def test_flags_in_a_manifest() -> None:
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
         ("{paths: [{path: /dev/a, type: {}}], count: [1]}", "count: ['1'] is not a number"),
         ("{paths: [{path: /dev/a, permissions: [rw]}]}", "permissions: ['rw'] is not a text"),
-        ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}", "vdev pairs matches in the order ttyUSB2, ttyUSB10"),
-        ("{paths: [{path: '/dev/a*'}, {path: /dev/b, optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
     ],
 )
