@@ -63,7 +63,9 @@ def _fill(draft: Draft, content: tuple[Any, Any], options: ImportOptions) -> Non
     else:
         memory, count = pool.number("gpuMemory"), pool.number("gpuCount")
         _gpus(draft, options, product=pool.text("gpuProduct"), memory=memory, count=count)
-    for where, name, count in _other_devices(pool):
+    others = [(each.where, each.text("name"), each.number("count")) for each in pool.items("otherDevices")]
+    others += [(each.where, name, each.number(name)) for each in pool.items("resources") for name in each.given]
+    for where, name, count in others:
         if not count:
             draft.omit(where, f"{name} has no number of devices")
         elif name != _GPU:
@@ -110,12 +112,3 @@ def _gpus(
     draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
     if preset == _ANY_GPU and not product:
         draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes")
-
-
-def _other_devices(pool: Item) -> Iterator[tuple[str, str, int]]:
-    """Return the place, resource and number of devices other than GPUs, in the old form and the new."""
-    for device in pool.items("otherDevices"):
-        yield device.where, device.text("name"), device.number("count")
-    for resource in pool.items("resources"):
-        for name in resource.given:
-            yield resource.where, name, resource.number(name)

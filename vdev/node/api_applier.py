@@ -22,7 +22,7 @@ from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube.api import Api
 from ..kube.errors import ApiCall, error_of
-from ..kube.objects import NODES
+from ..kube.objects import NODES, metadata_of
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
 _REPAIRS = 3  # repairs at once
@@ -138,7 +138,7 @@ class ApiApplier(Applier, Writer):
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid prevents a write to a newer Node of the same name."""
-        uid = (document.get("metadata") or {}).get("uid")
+        uid = metadata_of(document).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}
         self._tokens.take()

@@ -14,7 +14,7 @@ import structlog
 
 from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
-from ..kube.objects import EVENTS, NODES, ObjectKind, timestamp
+from ..kube.objects import EVENTS, NODES, ObjectKind, metadata_of, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .conditions import shortened
@@ -50,7 +50,6 @@ class NodeEvents(ApiApplier):
         self._before: DesiredState | None = None  # the last plan, if Events were on
         self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
         self._sent: OrderedDict[EventText, tuple[str, int]] = OrderedDict()  # the time of the first one, and the count
-        self._uid = ""  # of the Node that the Events are about
 
     async def apply(self, plan: DesiredState) -> None:
         before, self._before = self._before, plan if plan.observed.spec.node.events else None
@@ -93,10 +92,7 @@ class NodeEvents(ApiApplier):
             self.dropped += 1
 
     async def _write(self, document: Mapping[str, Any]) -> None:
-        uid = str((document.get("metadata") or {}).get("uid") or self._access.node)
-        if uid != self._uid:  # another Node of the same name, which has no Events yet
-            self._uid = uid
-            self._sent.clear()
+        uid = str(metadata_of(document).get("uid") or self._access.node)
         while self._waiting:
             text, times = next(iter(self._waiting.items()))
             self._tokens.take()

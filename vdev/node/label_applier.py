@@ -13,6 +13,7 @@ import structlog
 
 from ..agent.applier import Applier
 from ..hostfs.files import write_if_changed
+from ..kube.objects import metadata_of
 from ..model.problem import Problem, warning
 from ..planning.plan import DesiredState
 from ..planning.repartition import RepartitionState
@@ -57,7 +58,7 @@ class NodeLabels(ApiApplier):
 
     def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The wanted labels that no other manager keeps at another value; and for the rest, the manager by label."""
-        wanted, labels = self._wanted, _labels(document)
+        wanted, labels = self._wanted, metadata_of(document).get("labels") or {}
         owners = owned_by_others(document, "metadata", "labels")
         kept_by = {label: owners[label] for label in wanted if label in owners and labels.get(label) != wanted[label]}
         return {label: value for label, value in wanted.items() if label not in kept_by}, kept_by
@@ -79,13 +80,10 @@ class NodeLabels(ApiApplier):
         return {"wanted": dict(self._wanted), "written": dict(self.written), "keptBy": dict(self.kept_by)}
 
 
-def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
-    return (document.get("metadata") or {}).get("labels") or {}
-
-
 def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     """Whether the Node has these labels, and no others from vdev."""
-    return owned(document, "metadata", "labels") == wanted.keys() and wanted.items() <= _labels(document).items()
+    labels = metadata_of(document).get("labels") or {}
+    return owned(document, "metadata", "labels") == wanted.keys() and wanted.items() <= labels.items()
 
 
 FILE = "vdev"

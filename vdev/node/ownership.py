@@ -125,7 +125,7 @@ def _owned_fields(document: Mapping[str, Any]) -> OwnedFields:
         owned(document, _STATUS, part, subresource=_STATUS) for part in ("capacity", "allocatable", _CONDITIONS)
     )
     return OwnedFields(
-        str((document.get("metadata") or {}).get("name")),
+        str(metadata_of(document).get("name")),
         tuple(sorted(owned(document, "metadata", "labels"))),
         tuple(sorted(capacity | allocatable)),
         tuple(sorted(conditions)),
