@@ -1,14 +1,14 @@
-"""The kubelet's socket (`KubeletSocket`), and the Register call (`register`).
+"""The kubelet's socket (`KubeletSocket`), connections to it, and the Register call.
 
 During Register, the kubelet dials the plugin (for up to 10 s) and asks for its options. So the plugin must be serving
 already, and its timeout must be longer.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -76,7 +76,7 @@ _PARAMETERS = (
 )
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
     """Open a channel that is not shared, without a proxy, for answers of any size.
 
@@ -93,50 +93,29 @@ VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
 
 
-async def register(
-    kubelet_socket: Path,
-    *,
-    endpoint: str,
-    resource: str,
-    options: pb.DevicePluginOptions,
-    served: Callable[[], Awaitable[bool]],
-    version: str = VERSION,
-) -> None:
-    """Register a resource that is served on `endpoint` (a base name in the kubelet's directory).
-
-    A starting kubelet removes all sockets before it listens. So `served`, which checks that the endpoint's socket
-    exists, is called after this kubelet has answered. If it were called earlier, the socket could vanish afterwards,
-    and the kubelet would dial a missing socket for ten seconds.
-
-    Raises SocketError.
-    """
-    check_socket_path(kubelet_socket)
+@contextlib.asynccontextmanager
+async def connection(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
+    """Open a channel to a kubelet that listens. Raises SocketError."""
+    check_socket_path(socket)
     # gRPC reports a socket that this process may not open as no answer.
-    if await asyncio.to_thread(lambda: os.path.exists(kubelet_socket) and not os.access(kubelet_socket, os.W_OK)):
-        raise SocketError(f"no permission to open {kubelet_socket}; run vdev as root, or give it access")
-    unanswered = SocketError(f"no kubelet answers on {kubelet_socket}")
-    request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
-    async with kubelet_channel(kubelet_socket) as channel:
-        if not await _connected(channel):
-            raise unanswered
-        if not await served():
-            raise SocketError(f"the socket of {resource} was removed before its registration; a new one is made")
-        try:
-            await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
-        except grpc.aio.AioRpcError as failed:
-            text = failed.details() or failed.code().name
-            if failed.code() is grpc.StatusCode.UNAVAILABLE:
-                raise unanswered from failed
-            raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
+    if await asyncio.to_thread(lambda: os.path.exists(socket) and not os.access(socket, os.W_OK)):
+        raise SocketError(f"no permission to open {socket}; run vdev as root, or give it access")
+    async with kubelet_channel(socket) as channel:
+        state = channel.get_state(try_to_connect=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT):  # noqa: TID251 - a deadline of gRPC, as that of the call itself
+                while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
+                    await channel.wait_for_state_change(state)
+                    state = channel.get_state(try_to_connect=True)
+        if state is not grpc.ChannelConnectivity.READY:
+            raise SocketError(f"no kubelet answers on {socket}")
+        yield channel
 
 
-async def _connected(channel: grpc.aio.Channel) -> bool:
+async def register(channel: grpc.aio.Channel, request: pb.RegisterRequest) -> None:
+    """Register a resource; `endpoint` is the name of its socket in the kubelet's directory. Raises SocketError."""
     try:
-        async with asyncio.timeout(TIMEOUT):  # noqa: TID251 - a deadline of gRPC, as that of the call itself
-            state = channel.get_state(try_to_connect=True)
-            while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
-                await channel.wait_for_state_change(state)
-                state = channel.get_state(try_to_connect=True)
-    except TimeoutError:
-        return False
-    return state is grpc.ChannelConnectivity.READY
+        await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
+    except grpc.aio.AioRpcError as failed:
+        text = failed.details() or failed.code().name
+        raise SocketError(f"the kubelet did not accept {request.resource_name}: {text}") from failed

@@ -9,7 +9,6 @@ end of an old stream closes the new one. So the server is stopped first, which e
 """
 
 import asyncio
-import functools
 import socket
 from dataclasses import replace
 from enum import StrEnum
@@ -21,6 +20,7 @@ import structlog
 from ..aio.tasks import Backoff, raise_if_cancelled
 from ..errors import SocketError
 from ..faults.effects import RegisterFaults
+from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.resources import Resource
 from . import registration
 from .servicer import Servicer
@@ -180,15 +180,19 @@ class ResourceService:
         if fault.never:
             self._become(ServiceState.WAITING, f"held back by the fault {rule!r}")
             return
-        for _ in range(2 if fault.twice else 1):
-            await registration.register(
-                self._kubelet.socket,
-                endpoint=server.path.name,
-                resource=self.name,
-                options=self.servicer.options(),
-                served=functools.partial(self._is_served, server),
-                version=fault.version or registration.VERSION,
-            )
+        request = pb.RegisterRequest(
+            version=fault.version or registration.VERSION,
+            endpoint=server.path.name,
+            resource_name=self.name,
+            options=self.servicer.options(),
+        )
+        async with registration.connection(self._kubelet.socket) as channel:
+            # Only now, because a starting kubelet removes all sockets before it listens. It would dial a missing socket
+            # for ten seconds.
+            if not await self._is_served(server):
+                raise SocketError(f"the socket of {self.name} was removed before its registration; a new one is made")
+            for _ in range(2 if fault.twice else 1):
+                await registration.register(channel, request)
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
