@@ -122,14 +122,14 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
             loaded = chosen.load(files, partial=problems == bad.problems)
         except ConfigError:
             return Preview(desired_state(ObservedState(node=node)), files, {}, problems, refused=True)
-    spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     found = {
         entry.name: discovery.discover(
             entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{telemetry.DIRECTORY}/{node}"
         )
-        for entry in spec.on_node(node)
+        for entry in loaded.spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}
+    spec, choices = repartition.chosen(loaded.spec, node, node_labels, devices)
     stock = arrange(spec, node, devices)
     machine = Machine(machine_type(host))
     plan = desired_state(

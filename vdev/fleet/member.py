@@ -188,7 +188,7 @@ class Member:
         values = dict.fromkeys(name for each in choices for name in each.layouts)
         for value in (None, *values):
             chosen = self.node.labels if value is None else {each.label: value for each in choices}
-            cut, before = repartition.chosen(self._spec, self.node.name, chosen)
+            cut, before = repartition.chosen(self._spec, self.node.name, chosen, self._found)
             base = arrange(cut, self.node.name, self._found)
             pools = published_pools(base.claimable, base.claimable)
             has_noted = all(name in base.resources and key in base.resources[name].by_id for name, key in noted)
@@ -240,8 +240,8 @@ def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
 
 def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
     """The plan for a node with these labels, before pods, claims and faults."""
-    spec, layouts = repartition.chosen(spec, node, labels)
     found = _devices(spec, node)
+    spec, layouts = repartition.chosen(spec, node, labels, found)
     return desired_state(
         ObservedState(
             spec=spec,

@@ -114,15 +114,12 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
     return spec.model_copy(update={"entries": tuple(entries)})
 
 
-def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
-    """The configuration of a new node with these labels, and the state of each label."""
-    entries = spec.on_node(node)
-    devices: dict[str, list[RawDevice]] = {}
-    for entry in entries:
-        raws = (RawDevice(id=f"{entry.name}/{index}", entry=entry.name, index=index) for index in _indices(entry))
-        devices[entry.name] = list(raws)
-    found, _ = advance({}, spec, node, RepartitionView(labels=labels, found=devices))
-    return in_force(spec, found), found
+def chosen(
+    spec: Spec, node: str, labels: Mapping[str, str], found: Mapping[str, Sequence[RawDevice]]
+) -> tuple[Spec, Progresses]:
+    """The configuration of a new node with these labels and devices, and the state of each label."""
+    progresses, _ = advance({}, spec, node, RepartitionView(labels=labels, found=found))
+    return in_force(spec, progresses), progresses
 
 
 def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, str]:
@@ -275,16 +272,13 @@ def _choice(entry: Entry) -> PartitionChoice:
     return entry.choice
 
 
-def _indices(entry: Entry) -> Iterable[int]:
-    return sorted({index for each in entry.choice.layouts.values() for index in each.parts}) if entry.choice else ()
-
-
 def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
     """The layout that the value selects for an entry; None if the entry has no layout of that name."""
     choice = _choice(entry)
     if value is not None:
         return choice.layouts.get(value)
-    return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(_indices(entry)))
+    indices = {index for layout in choice.layouts.values() for index in layout.parts}
+    return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(sorted(indices)))
 
 
 def _target(entries: Sequence[Entry], progress: Progress) -> PartsOfEntries:

@@ -258,9 +258,10 @@ def test_entries_with_one_label_change_together():
         for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
     )
     spec = made_spec(*entries, flags=Flags(migStrategy=MigStrategy.MIXED))
-    cut, _ = repartition.chosen(spec, "n", {MIG: "both"})
+    found = {entry.name: build.raws(entry) for entry in entries}
+    cut, _ = repartition.chosen(spec, "n", {MIG: "both"}, found)
     assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
-    cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"})
+    cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"}, found)
     assert {0: ("2g.10gb",)} == cut.entries[0].partitions
 
 
@@ -286,7 +287,7 @@ def test_labels_of_one_resource_with_mig_strategy_single(other):
     assert wanted == {label: word for label, word in labels.items() if label not in values}
     assert inventory is None
     assert progresses["x.dev/two"].value == (other or None)
-    cut, first = repartition.chosen(spec, "n", values)
+    cut, first = repartition.chosen(spec, "n", values, found)
     assert wanted == repartition.state_labels(first, entries)
     assert cut == spec
 
