@@ -42,14 +42,15 @@ class FleetView:
     def status(self) -> dict[str, Any]:
         fleet = self._fleet
         members = tuple(fleet.members.values())
-        states, broken = self._states(), list(_broken(members))
+        late = fleet.late
+        states, broken = self._states(late), list(_broken(members))
         return {
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
             "problems": [*map(str, fleet.retrier.problems)],
             "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
             "nodes": {"total": sum(states.values()), **states},
-            "behind": list(islice(self._behind(), _SHOWN)),
+            "behind": list(islice(self._behind(late), _SHOWN)),
             "resources": _resources(members),
             "broken": {"total": len(broken), "devices": broken[:_SHOWN]},
             "refusedPods": sum(len(each.assigned.rejected) for each in members),
@@ -109,9 +110,9 @@ class FleetView:
             status=self.status, registry=self.registry, not_ready=self.not_ready, page=http.FLEET_PAGE
         )
 
-    def _states(self) -> dict[str, int]:
+    def _states(self, late: Sequence[tuple[str, str, str]]) -> dict[str, int]:
         """The number of nodes in each state."""
-        fleet, late = self._fleet, self._fleet.late
+        fleet = self._fleet
         names = (*fleet.scope.made, *fleet.members)
         found = {name: "settled" if name in fleet.members else "behind" for name in names}
         found |= dict.fromkeys(fleet.left_to_agents, "withKubelet")
@@ -121,11 +122,10 @@ class FleetView:
         counts = Counter(found.values())
         return {state: counts[state] for state in ("settled", "behind", "failing", "refused", "withKubelet")}
 
-    def _behind(self) -> Iterator[dict[str, str]]:
+    def _behind(self, late: Sequence[tuple[str, str, str]]) -> Iterator[dict[str, str]]:
         """The nodes that do not match the file; those that fail come first."""
         for node, why in tuple(self._fleet.maker.refused.items()):
             yield {"node": node, "what": "creating the Node", "why": why}
-        late = self._fleet.late
         for node, what, why in sorted(late, key=lambda each: (not each[2], each)):
             yield {"node": node, "what": what, "why": why or "in progress"}
 

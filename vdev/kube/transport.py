@@ -19,8 +19,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        params = request.url.params
-        if "watch" in params:
+        if request.method == "GET" and "watch" in (params := request.url.params):
             watch = request.url.path, params.get("fieldSelector", "")
             if watch in self._opened:
                 await self._clock.sleep(self._opened[watch] + self._intervals.api_pause_first - self._clock.now())
