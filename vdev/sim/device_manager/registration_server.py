@@ -7,10 +7,9 @@ old instance's stream closes the connection of the new instance; 1.37 keys them 
 """
 
 import asyncio
-import functools
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -44,27 +43,9 @@ class PluginClient(Connection):
         super().__init__(socket, *limits)
         self.resource = resource
         self.streaming = False  # whether ListAndWatch is open
+        self.stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self.channel)
         self._timings = life.timings
         self._report = life.journal.find
-        self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self.channel)
-
-    async def watch(self, receive: Callable[[api.ListAndWatchResponse], None]) -> str:
-        """Call `receive` with each ListAndWatch message. Returns why the stream ended; `EOF` if the plugin returned."""
-        self.streaming = True
-        try:
-            with call_errors():
-                async for response in self._stub.ListAndWatch(api.Empty()):
-                    receive(response)
-        except CallError as failed:
-            size = _TOO_LARGE.search(str(failed))
-            if size is None:
-                return str(failed)
-            text = f"a list of {size[2]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
-            self._report([error("list-over-limit", self.resource, text)])
-            return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[1]}"
-        finally:
-            self.streaming = False
-        return "EOF"
 
     async def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
         """Call a unary method. The call may take up to `Timings.bound`. Raises CallError."""
@@ -74,7 +55,7 @@ class PluginClient(Connection):
         try:
             async with asyncio.timeout(self._timings.bound):
                 with call_errors():
-                    return await getattr(self._stub, method)(request, timeout=timeout)
+                    return await getattr(self.stub, method)(request, timeout=timeout)
         except TimeoutError:
             text = f"{method} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
             self._report([error("hung-rpc", self.resource, text)])
@@ -130,9 +111,12 @@ class Registry(api_grpc.RegistrationServicer):
         else:
             advice = "serve before you register"
         text = f"{resource} called Register, but nothing answers at {request.endpoint}: {advice}"
-        fields = {"resource": resource, "endpoint": request.endpoint}
-        note = functools.partial(self._journal.note, "registrationWaits", "plugin", text, **fields)
-        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, note)
+
+        def report() -> None:
+            fields = {"resource": resource, "endpoint": request.endpoint}
+            self._journal.note("registrationWaits", "plugin", text, **fields)
+
+        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, report)
         try:
             options = await self._connect(resource, socket, endpoint=request.endpoint)
         finally:
@@ -226,7 +210,20 @@ class Registry(api_grpc.RegistrationServicer):
     async def _run(self, client: PluginClient) -> None:
         """Run ListAndWatch, without retries. When it ends, close the connection with the same key."""
         resource, socket = client.resource, client.socket
-        why = await client.watch(lambda response: self._received(resource, response))
+        client.streaming = True
+        why = "EOF"
+        try:
+            with call_errors():
+                async for response in client.stub.ListAndWatch(api.Empty()):
+                    self._received(resource, response)
+        except CallError as failed:
+            why = str(failed)
+            if (size := _TOO_LARGE.search(why)) is not None:
+                why = f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[1]}"
+                text = f"a list of {size[2]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
+                self._journal.find([error("list-over-limit", resource, text)])
+        finally:
+            client.streaming = False
         if (resource, socket) in self._watched:
             self._life.later(RENEWAL_SECONDS, lambda: self._find_not_renewed(client))
         victim = self._clients.pop(self._key(resource, socket), None)

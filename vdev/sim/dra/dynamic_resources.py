@@ -7,7 +7,7 @@ Error texts are the kubelet's. `pod_workers` decides when to start or retry a po
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from pydantic import TypeAdapter
 
@@ -61,7 +61,7 @@ class DynamicResources:
         except (OSError, ValueError) as problem:
             self._journal.find([warning("checkpoint-unreadable", "", f"{self._state_file}: {problem}")])
         self.drivers.wipe("", "it starts")
-        self._life.every(RESYNC_SECONDS, self._reconcile_later)
+        self._life.every(RESYNC_SECONDS, lambda: self._life.spawn(self._reconcile(), "reconcile claims"))
         self._life.every(RESYNC_SECONDS, self._life.changed)
 
     # --- for pods -----------------------------------------------------------------------------------------------------
@@ -212,14 +212,12 @@ class DynamicResources:
 
     # --- health and reconciliation ------------------------------------------------------------------------------------
 
-    def _reconcile_later(self) -> None:
-        if (active := self._life.active()) is not None:
-            self._life.spawn(self._reconcile(active), "reconcile claims")
-
-    async def _reconcile(self, active: Collection[str]) -> None:
+    async def _reconcile(self) -> None:
         """Unprepare the claims of pods that no longer exist. The next reconciliation retries failures."""
+        if (active := self._life.active()) is None:
+            return
         for info in list(self._claims.values()):
-            for uid in sorted(info.pods - set(active)):
+            for uid in sorted(info.pods - active):
                 try:
                     await self.unprepare(uid, [(info.namespace, info.name)])
                 except ClaimsError:

@@ -11,6 +11,7 @@ from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_ser
 from .. import lint
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
+from ..device_manager.device_table import Capacity
 from ..device_manager.registration_server import Registry
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import KubeletSettings, Life
@@ -43,8 +44,9 @@ class KubeletProcess(Life):
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
-        if self.fresh:  # like the kubelet, treat a node without a checkpoint as new
-            self.settings.status.reset()
+        if self.fresh:  # like the kubelet, treat a node without a checkpoint as new, and set all resources to zero
+            status = self.settings.status
+            status.update(Capacity({}, {}), removed=status.shown.capacity)
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
         self.alive = True

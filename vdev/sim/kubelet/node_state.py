@@ -127,10 +127,6 @@ class NodeStatus:
         """Return the allocatable of all resources, including native ones."""
         return {**self._native, **{r: Fraction(n) for r, n in self.shown.allocatable.items()}}
 
-    def reset(self) -> None:
-        """Set all plugin resources to zero, like a kubelet that starts without a checkpoint."""
-        self.update(Capacity({}, {}), removed=self.shown.capacity)
-
     def update(self, seen: Capacity, *, removed: Iterable[str]) -> None:
         """Take the device manager's numbers. Removed resources become zero."""
         zeros, before = dict.fromkeys(removed, 0), self.shown
