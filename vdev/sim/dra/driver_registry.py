@@ -46,11 +46,16 @@ HEALTH_RETRY_SECONDS = 5.0
 class PreparedDevice:
     """A device of a claim in a driver's response."""
 
+    driver: str
     pool: str
     device: str
     share: str
     requests: tuple[str, ...]
     cdi: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
 
 
 @dataclass(slots=True)
@@ -68,6 +73,10 @@ class ClaimInfo:
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def devices(self) -> list[PreparedDevice]:
+        return [each for devices in self.drivers.values() for each in devices]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +117,18 @@ class DriverClient(Connection):
         answers = {}
         for uid in sorted(answer.claims):  # maps of messages have no stable order
             devices = getattr(answer.claims[uid], "devices", ())  # only in NodePrepareResources
-            answers[uid] = Answer(tuple(map(_device, devices)), answer.claims[uid].error)
+            answers[uid] = Answer(tuple(self._device(each) for each in devices), answer.claims[uid].error)
         return answers
+
+    def _device(self, device: Any) -> PreparedDevice:
+        return PreparedDevice(
+            self.driver,
+            device.pool_name,
+            device.device_name,
+            getattr(device, "share_id", ""),
+            tuple(device.request_names),
+            tuple(device.cdi_device_ids),
+        )
 
     async def watch_health(self) -> None:
         """Receive the health stream until it ends. Raises CallError."""
@@ -126,20 +145,10 @@ class DriverClient(Connection):
         finally:
             self._reports.clear()
 
-    def health_of(self, pool: str, device: str) -> tuple[str, str] | None:
+    def health_of(self, device: PreparedDevice) -> tuple[str, str] | None:
         """Return the health of a device and its message; None without a report or after its timeout."""
-        state, message, end = self._reports.get((pool, device), ("", "", -1))
+        state, message, end = self._reports.get((device.pool, device.device), ("", "", -1))
         return None if self._life.clock.now() > end else (state, message)
-
-
-def _device(device: Any) -> PreparedDevice:
-    return PreparedDevice(
-        device.pool_name,
-        device.device_name,
-        getattr(device, "share_id", ""),
-        tuple(device.request_names),
-        tuple(device.cdi_device_ids),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +281,9 @@ class DriverRegistry:
 
     # --- health -----------------------------------------------------------------------------------------------------
 
-    def health_of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
+    def health_of(self, device: PreparedDevice) -> tuple[str, str]:
         """Return the health of a device and its message. Without a report, the health is Unknown."""
-        reports = (each.health_of(pool, device) for each in reversed(self._clients.get(driver, [])))
+        reports = (each.health_of(device) for each in reversed(self._clients.get(device.driver, [])))
         return next(filter(None, reports), ("Unknown", ""))
 
     async def _listen(self, client: DriverClient) -> None:

@@ -66,31 +66,22 @@ class DynamicResources:
 
     # --- for pods -----------------------------------------------------------------------------------------------------
 
-    def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
-        """Return the prepared devices of a claim, or of one of its requests, each with its driver."""
+    def prepared(self, namespace: str, claim: str, request: str = "") -> list[PreparedDevice]:
+        """Return the prepared devices of a claim, or of one of its requests."""
         found = self._claims.get((namespace, claim))
-        return [
-            (driver, device)
-            for driver, devices in (found.drivers.items() if found is not None else ())
-            for device in devices
-            if not request or not device.requests or request in device.requests
-        ]
+        devices = found.devices if found is not None else []
+        return [each for each in devices if not request or not each.requests or request in each.requests]
 
-    def health_of(self, devices: Iterable[tuple[str, PreparedDevice]]) -> dict[str, tuple[str, str]]:
+    def health_of(self, devices: Iterable[PreparedDevice]) -> dict[str, tuple[str, str]]:
         """Return health and message by resourceID. That is the first CDI name of a device."""
-        return {
-            each.cdi[0] if each.cdi else f"{driver}/{each.pool}/{each.device}": self.drivers.health_of(
-                driver, each.pool, each.device
-            )
-            for driver, each in devices
-        }
+        return {each.cdi[0] if each.cdi else each.id: self.drivers.health_of(each) for each in devices}
 
     async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
         """Return the edits for the CDI names of a container: first of its claims, then the names `given` by plugins.
 
         Raises UnresolvedError.
         """
-        devices = [device for each in claims for _, device in self.prepared(namespace, each.claim, each.request)]
+        devices = [device for each in claims for device in self.prepared(namespace, each.claim, each.request)]
         names = [*(name for device in devices for name in device.cdi), *given]
         directory = self._cdi_dir
         if directory is None or not names:
@@ -139,8 +130,7 @@ class DynamicResources:
             for info in infos:
                 if not info.prepared:
                     info.prepared = True
-                    devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
-                    self._journal.note_claim(info.key, "prepared", devices)
+                    self._journal.note_claim(info.key, "prepared", [each.id for each in info.devices])
 
     def _fetch(self, pod: PodSpec, name: str) -> Document:
         """Return a claim that the pod may use. Raises ClaimsError."""

@@ -220,7 +220,7 @@ class PodWorkers:
         claims: dict[str, tuple[str, ...]] = {}
         for claim in pod.container_claims(container.name):
             prepared = self._dra.prepared(pod.spec.namespace, claim.claim, claim.request)
-            ids = [f"{driver}/{each.pool}/{each.device}" for driver, each in prepared]
+            ids = [each.id for each in prepared]
             name = claim.name or claim.claim
             claims[name] = tuple(dict.fromkeys((*claims.get(name, ()), *ids)))
             # Kubernetes does not show health for extended resources before 1.38, or for init containers and sidecars.

@@ -111,15 +111,15 @@ def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:
     return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
 
 
-def _claimed(devices: Iterable[tuple[str, PreparedDevice]]) -> Iterator[v1.ClaimResource]:
+def _claimed(devices: Iterable[PreparedDevice]) -> Iterator[v1.ClaimResource]:
     """Yield one entry per device. As in the real kubelet, it repeats the CDI names of the driver's previous devices."""
     names: dict[str, list[v1.CDIDevice]] = {}
-    for driver, device in devices:
-        so_far = names.setdefault(driver, [])
+    for device in devices:
+        so_far = names.setdefault(device.driver, [])
         so_far += (v1.CDIDevice(name=name) for name in device.cdi)
         yield v1.ClaimResource(
             cdi_devices=so_far,
-            driver_name=driver,
+            driver_name=device.driver,
             pool_name=device.pool,
             device_name=device.device,
             share_id=device.share or None,
