@@ -185,9 +185,10 @@ async def _about(document: Document, _sent: HttpRequest) -> Response:
     return JSONResponse(document)
 
 
-async def _refuse(_sent: HttpRequest, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        error = Refused(error.status_code, error.detail.replace(" ", ""), error.detail)
+async def _refuse(sent: HttpRequest, error: Exception) -> Response:
+    if isinstance(error, HTTPException):  # no route
+        reason = error.detail.replace(" ", "")
+        error = Refused(error.status_code, reason, f"{error.detail}: {sent.method} {sent.url.path}")
     assert isinstance(error, Refused)
     return JSONResponse(error.document, error.status)
 
