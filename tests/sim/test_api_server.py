@@ -118,6 +118,7 @@ async def test_wrong_requests(subtests, ask):
         ("PATCH", f"{NODES}/n", 7, MERGE, 400),
         ("PATCH", f"{NODES}/n", {"apiVersion": "v1", "kind": "Node"}, APPLY, 422),
         ("PUT", NODES, {}, "application/json", 405),
+        ("DELETE", "/api/v1/configmaps", None, "", 405),
         ("GET", f"{NODES}?fieldSelector=spec.podCIDR%3D1", None, "", 400),
         *(
             ("GET", f"{NODES}?labelSelector={quote(selector)}", None, "", 400)
