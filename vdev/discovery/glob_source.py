@@ -288,7 +288,9 @@ class _Scan:
                 match = next((match for item, match in each.members if item is leading), None)
                 if match is None:
                     continue
-                identity = _identity(leading, match)
+                # The path below the last directory that the pattern names without wildcards.
+                below = match.path.removeprefix(path_pattern.parse(leading.path).directory)
+                identity = below.strip("/") or match.path.strip("/")
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
             if device_id in named:  # another file is named `<identity>.<use>`
@@ -349,12 +351,6 @@ class _Scan:
         except HostError as broken:
             return [], str(broken)
         return below, "" if below else f"{directory} has no device node"
-
-
-def _identity(item: GlobItem, match: Match) -> str:
-    """The text that the id is made of: the path below the last directory that the pattern names without wildcards."""
-    directory = path_pattern.parse(item.path).directory
-    return match.path.removeprefix(directory).strip("/") or match.path.strip("/")
 
 
 def _attributes(match: Match) -> dict[str, str]:

@@ -367,14 +367,9 @@ class Engine:
         level, event = (logging.WARNING, "fault begins") if run.active else (logging.INFO, "fault ends")
         self._log(level, event, run, devices=devices)
         if run.active and rule.kind in COUNTS_BEGINNINGS:
-            for resource in self._resources_of(run):
+            affected = {name for name, _ in run.hit(self.inventory)} if rule.kind == DEVICE else set()
+            for resource in sorted(affected) or (rule.resource,):
                 self._count(run, resource)
-
-    def _resources_of(self, run: RuleRun) -> Iterable[str]:
-        """Return the resources whose devices the rule affects now; for other kinds, the resource that it names."""
-        if run.rule.kind != DEVICE:
-            return (run.rule.resource,)
-        return sorted({name for name, _ in run.hit(self.inventory)}) or (run.rule.resource,)
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
         """Whether the delay that began with the first call for this resource or driver has ended."""

@@ -12,7 +12,6 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from ..model.geometry import PIN, instance_id
 from ..model.telemetry import SmiTool
 from ..planning.in_use import Use
 from .simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle
+from .tool_data import packaged
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]
@@ -35,9 +35,9 @@ class Metric:
     type: str  # counter or gauge
     help: str
     value: str  # the key of its value in `Values`
-    labels: Labels = ()  # in addition to those of the device
-    scale: float = 1  # by which the value is multiplied
-    decimals: int = 0
+    scale: float  # by which the value is multiplied
+    decimals: int
+    labels: Labels  # in addition to those of the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,10 @@ class Exporter:
 
 
 def _table(name: str) -> tuple[Metric, ...]:
-    text = resources.files(__package__).joinpath(name).read_text("utf-8")
+    _head, *rows = csv.reader(packaged(name).splitlines())
     return tuple(
-        Metric(
-            row["name"],
-            row["type"],
-            row["help"],
-            row["value"],
-            _pairs(row["labels"]),
-            float(row["scale"] or 1),
-            int(row["decimals"] or 0),
-        )
-        for row in csv.DictReader(text.splitlines())
+        Metric(name, type_, help_, value, float(scale or 1), int(decimals or 0), _pairs(labels))
+        for name, type_, help_, value, scale, decimals, labels in rows
     )
 
 
