@@ -162,10 +162,6 @@ def test_bad_rule(rule, place, what):
     assert re.search(what, text)
 
 
-def test_an_entry_without_a_known_count_may_have_any_index():
-    assert faults("name: x, devices: {index: 9}, health: Unhealthy")
-
-
 def test_errors_in_other_effects(subtests):
     """Xids, node objects, requests to the API server, claims and ResourceSlices."""
     cases = [
@@ -260,11 +256,11 @@ def test_rules_about_the_node(subtests):
 
 
 def test_valid_combinations():
-    """Several Xids of one device, conditions of different types, failures of different requests."""
+    """Any index of real devices, a harmful rule with consent, several Xids of a device, conditions and requests."""
     faults(
-        "name: a, xid: 79",
+        "name: a, devices: {index: 9}, xid: 79",
         "name: b, xid: 31",
-        "name: c, health: Unhealthy",
+        "name: c, devices: [acme], drop: true, allowHarmful: true",
         "name: d, condition: {type: A, status: true}",
         "name: e, condition: {type: B, status: false}",
         "name: f, api: {status: 403, verbs: [patch]}",
@@ -281,11 +277,6 @@ def test_rule_names_are_unique():
 def test_every_wrong_rule_is_reported():
     text = refused("name: x, devices: [nothing], health: Unhealthy", "name: y, rpc: Alocate", "name: z")
     assert ["rules[0]" in text, "rules[1]" in text, "rules[2]" in text] == [True, True, True]
-
-
-def test_allow_harmful():
-    """A rule that can harm a kubelet is accepted with allowHarmful."""
-    assert faults("name: x, devices: [acme], drop: true, allowHarmful: true")
 
 
 def test_rules_are_never_half_applied():

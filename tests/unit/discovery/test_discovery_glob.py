@@ -296,39 +296,6 @@ def test_numa_comes_from_the_nearest_ancestor_with_a_value(server: FakeHost) -> 
     assert () == find(server, "/dev/vfio/vfio").devices[0].numa
 
 
-def _another_numa_node(fake: FakeHost) -> None:
-    place = (fake.root / "sys/dev/char/226:128").resolve()
-    while not (place / "numa_node").exists():
-        place = place.parent
-    (place / "numa_node").write_text("5\n")
-
-
-def _another_target(fake: FakeHost) -> None:
-    fake.remove("/dev/gpu")
-    fake.link("/dev/gpu", "dri/renderD129")
-
-
-_CHANGES: list[tuple[str, Callable[[FakeHost], None]]] = [
-    ("/dev/dri/renderD*", _another_numa_node),
-    ("/dev/dri/renderD*", lambda fake: fake.node("dri/renderD128", "226:77")),
-    ("/dev/dri/renderD*", lambda fake: fake.remove("/dev/dri/renderD128")),
-    ("/dev/dri/renderD*", lambda fake: fake.node("dri/renderD7", "226:7")),
-    ("/dev/gpu", _another_target),
-    ("/dev/dr?", lambda fake: fake.node("dri/renderD7", "226:7")),
-]
-
-
-@pytest.mark.parametrize(("pattern", "change"), _CHANGES)
-def test_every_change_of_a_device_is_found(server: FakeHost, pattern: str, change: Callable[[FakeHost], None]) -> None:
-    """NUMA node, numbers, members, target of a link, and contents of a directory."""
-    server.link("/dev/gpu", "dri/renderD128")
-    items = (GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),)
-    entry = made_entry("e", "example.com/e", glob=items)
-    first = discovery.discover(entry, server.host, node="n")
-    change(server)
-    assert first.devices != discovery.discover(entry, server.host, node="n").devices
-
-
 # --- optional paths alone, and all matches together -------------------------------------------------------------------
 
 
