@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..hostfs import HostRoot
-from ..model import telemetry
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
 from ..model.entry import Entry
-from ..model.virtual import NODE_DIRECTORY, DriverNode, VirtualDevices, with_placeholder
+from ..model.virtual import DriverNode, VirtualDevices, with_placeholder
 from ..planning.inventory import virtual_devices
 from .device_nodes import read_table
 from .found import Found
@@ -29,8 +28,8 @@ def discover(
     host: HostRoot,
     *,
     node: str,
-    device_dir: str = NODE_DIRECTORY,
-    smi_dir: str = telemetry.DIRECTORY,
+    device_dir: str,
+    smi_dir: str,
 ) -> Found:
     """The virtual devices of the source, with those nodes of the real device that the host has.
 

@@ -112,7 +112,8 @@ class RuleStore:
 
         They raise UsageError, and ConfigError for a text that is not a rule.
         """
-        changes: dict[str, Callable[[Request], dict[str, Any]]] = {
+        answers: dict[str, Callable[[Request], dict[str, Any]]] = {
+            "fault-list": lambda _request: self.status(),
             "fault-add": lambda request: {"added": self.add(self._parse(_text(request, "rules"), "<live>"))},
             "fault-clear": self._clear,
             "fault-trigger": lambda request: {"triggered": self.trigger(_text(request, "name"))},
@@ -120,18 +121,15 @@ class RuleStore:
             "device-clear": self._clear_device,
         }
 
-        async def show(_request: Request) -> dict[str, Any]:
-            return self.status()
-
-        async def change(name: str, request: Request) -> dict[str, Any]:
-            if not self._allowed:
+        async def answer(name: str, request: Request) -> dict[str, Any]:
+            if not self._allowed and name != "fault-list":
                 raise UsageError(
                     f"{self._owner} does not allow fault injection; start it with --enable-fault-injection "
                     "(env VDEV_ENABLE_FAULT_INJECTION), or write rules under `faults` in its configuration"
                 )
-            return changes[name](request)
+            return answers[name](request)
 
-        return {"fault-list": show} | {name: functools.partial(change, name) for name in changes}
+        return {name: functools.partial(answer, name) for name in answers}
 
     def add(self, new: Sequence[FaultRule]) -> list[str]:
         """Add live rules, and return their names. Each replaces the live rule of its name. Raises UsageError."""

@@ -3,6 +3,8 @@
 # $Directory, which vdev keeps up to date. Variables in lower case come from these files; the script's own variables begin
 # with a capital letter.
 
+# The functions field and help_fields.
+
 Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
 Proc=${VDEV_SMI_PROC:-/proc}/1
 

@@ -25,11 +25,7 @@ def texts(name: str) -> Mapping[str, str]:
 
 @cache
 def script(tool: str) -> str:
-    text = packaged(f"{tool}.sh")
-    if tool != "nvidia-smi":
-        return text
-    comment, blank, program = text.partition("\n\n")
-    return f"{comment}\n{_fields()}{blank}{program}"
+    return packaged(f"{tool}.sh").replace("\n# The functions field and help_fields.\n", _fields())
 
 
 def _fields() -> str:
