@@ -249,7 +249,13 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
 
 def _virtual(given: VirtualDevices, files: FileTexts, report: ProblemReport) -> VirtualDevices | None:
     """Return the block `virtual` with the values of its preset, or None if the block has errors."""
-    preset = _preset(given.preset, files, report.at("preset")) if given.preset else NO_PRESET
+    preset: Preset | None = NO_PRESET
+    if given.preset:
+        try:
+            preset = load_preset(given.preset, files)
+        except ConfigError as bad:
+            preset = None
+            report.errors_in_file("preset", bad)
     own = given.partitioning
     if (own and not check_partitioning(own, report.at("partitioning"))) or preset is None:
         return None
@@ -265,14 +271,6 @@ def _virtual(given: VirtualDevices, files: FileTexts, report: ProblemReport) -> 
     if given.link_rows:
         check_links(given.link_rows, count, report.at("links"))
     return given.resolved(preset, count=count)
-
-
-def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None:
-    try:
-        return load_preset(name, files)
-    except ConfigError as bad:
-        report.errors_in_file((), bad)
-    return None
 
 
 # --- templates --------------------------------------------------------------------------------------------------------

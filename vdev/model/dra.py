@@ -15,11 +15,9 @@ from .scalars import (
     Amount,
     Constraint,
     Flag,
-    OneOrMany,
     Shorthand,
     Text,
     Word,
-    not_empty,
 )
 from .section import Plain, Section, described, refuse
 from .template import Template
@@ -81,12 +79,6 @@ class DeviceCapacity:
     value: int
     policy: RequestPolicy | None = None
 
-
-Advertise = Annotated[list[ClaimApi], not_empty(), OneOrMany()]
-"""One API or a list of APIs."""
-
-DriverName = Annotated[Word, Constraint(names.driver_problem)]
-"""The name of a DRA driver that Kubernetes accepts."""
 
 AttributeName = Annotated[Word, Constraint(names.attribute_problem)]
 """The name of an attribute that Kubernetes accepts."""
@@ -238,7 +230,7 @@ def _capacities_problem(given: Mapping[str, Capacity]) -> str:
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
-    driver: Annotated[DriverName, NO_DEFAULT] = ""
+    driver: Annotated[Word, Constraint(names.driver_problem), NO_DEFAULT] = ""
     """Name of the driver that publishes the devices. Default: the driver of the preset's vendor, such as
     gpu.nvidia.com, else the domain of the resource."""
     partitions: DraPartitions = DraPartitions.STATIC

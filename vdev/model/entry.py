@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from . import names
 from .device import IdStyle, RawDevice, facts
-from .dra import Advertise, ClaimApi, Dra
+from .dra import ClaimApi, Dra
 from .geometry import PIN, Geometry, PartitionChoice, Partitions
 from .scalars import (
     NO_DEFAULT,
@@ -248,7 +248,7 @@ class Entry(Placed):
     '-' and '_' becomes '_'."""
     on_nodes: Annotated[tuple[NodePattern, ...], OneOrMany()] = ()
     """Patterns for the names of the nodes that have these devices. Default: every node."""
-    advertise: Advertise = [ClaimApi.DEVICE_PLUGIN]
+    advertise: Annotated[list[ClaimApi], not_empty(), OneOrMany()] = [ClaimApi.DEVICE_PLUGIN]
     """How pods can request these devices: as an extended resource of the device plugin, with claims of Dynamic Resource
     Allocation (dra), or both."""
     dra: Dra | None = None

@@ -4,7 +4,7 @@ An unquoted scalar that YAML reads as a number or boolean is a `Plain`, so that 
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -33,14 +33,8 @@ class Plain(str):
     __slots__ = ()
 
 
-class NoValue:
-    """The type of NO_VALUE, which marks a key without a value in the file."""
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-
-NO_VALUE = NoValue()
+NO_VALUE = object()
+"""Marks a key without a value in the file."""
 
 
 class Section(BaseModel):
@@ -85,6 +79,16 @@ class Section(BaseModel):
     def over(self, base: Self) -> Self:
         """Return `base`, overridden with the values that are set here."""
         return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
+    def only(self, is_kept: Callable[["Placed"], bool]) -> Self:
+        """Return the section without the items of its lists, and of sections below, that `is_kept` refuses."""
+        update: dict[str, object] = {}
+        for name, value in self:
+            if isinstance(value, Section):
+                update[name] = value.only(is_kept)
+            elif isinstance(value, tuple):
+                update[name] = tuple(each for each in value if not isinstance(each, Placed) or is_kept(each))
+        return self.model_copy(update=update)
 
     def with_private(self, **values: object) -> Self:
         """Return a copy with these private attributes. They are not part of the file."""

@@ -1,10 +1,9 @@
 """The configuration file as a whole, and its sections `flags`, `sharing`, `resources` and `node`."""
 
 import re
-from collections.abc import Callable, Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema, model_validator
 
@@ -183,8 +182,6 @@ class Flags(Section):
 
 DEFAULT_FLAGS = Flags()
 
-Item = TypeVar("Item", bound=Placed)
-
 
 # --- sharing ---------------------------------------------------------------------------------------------------------
 
@@ -362,24 +359,4 @@ class Spec(Section):
             entry
             for entry in self.entries
             if not entry.on_nodes or any(fnmatchcase(node, pattern) for pattern in entry.on_nodes)
-        )
-
-    def only(self, is_kept: Callable[[Placed], bool]) -> Self:
-        """Return the configuration with only the entries, shared resources and patterns that `is_kept` selects."""
-
-        def kept(items: Iterable[Item]) -> tuple[Item, ...]:
-            return tuple(filter(is_kept, items))
-
-        blocks = {
-            name: block.model_copy(update={"resources": kept(block.resources)})
-            for name in Sharing.model_fields
-            if (block := getattr(self.sharing_blocks, name))
-        }
-        patterns = {"gpus": kept(self.resources.gpus), "mig": kept(self.resources.mig)}
-        return self.model_copy(
-            update={
-                "entries": kept(self.entries),
-                "sharing_blocks": self.sharing_blocks.model_copy(update=blocks),
-                "resources": self.resources.model_copy(update=patterns),
-            }
         )
