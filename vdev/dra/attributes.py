@@ -2,13 +2,16 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..model import names
 from ..model.device import Device
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
 from ..model.entry import Entry
 from ..model.names import digest, domain_and_name
+from ..model.problem import Problem, warning
+from ..model.template import Template
+from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, counters
 from ..planning.resources import Resource
 from . import published_devices
@@ -83,13 +86,15 @@ class Describer:
     slots = "slots"
 
     def __init__(self, entry: Entry, offered: Resource, first: int, gpus: int) -> None:
+        assert entry.dra is not None, "only such entries offer devices to claims"
         self.entry = entry
         self.first, self.gpus = first, gpus
-        self._offered = offered
-        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
-        self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
-        self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
+        self.flaws: dict[str, Problem] = {}  # for each attribute that is cut or left out, of any number of devices
+        self.is_dynamic = entry.dra.is_dynamic
         self.profiles = entry.geometry.profiles if entry.geometry else {}
+        self._dra, self._offered = entry.dra, offered
+        self._prefix = f"{entry.dra.driver}/"
+        self._given = {name.removeprefix(self._prefix): each.published for name, each in entry.dra.capacity.items()}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
 
     def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
@@ -114,12 +119,40 @@ class Describer:
         return DraDevice(
             name=self.name(device),
             device=device,
-            attributes={key: attribute(value) for key, value in self.attributes(device).items()},
+            attributes=self._published(device, names.MAX_ENTRIES - len(capacity)),
             capacity=capacity,
             consumes=consumes,
             sets=sets,
             shared=is_shared,
         )
+
+    def _published(self, device: Device, most: int) -> Mapping[str, Attribute]:
+        """The device's attributes with those of the file. If there are too many, the device's are left out first.
+
+        The type always stays, because DeviceClasses select by it.
+        """
+        given: Attributes = {}
+        shown = placeholders(self.entry.resource, device) if self._dra.attributes else {}
+        for name, value in self._dra.attributes.items():
+            rendered = value.render(shown) if isinstance(value, Template) else value
+            if isinstance(rendered, str) and (why := names.string_problem(rendered)):
+                message = f"the attribute {name} of {device.selector or device.id} is left out: {why}"
+                self.flaws.setdefault(name, warning(f"{self.entry.where}.dra.attributes.{name}", message))
+            else:
+                given[name.removeprefix(self._prefix)] = rendered
+        own = {key: value for key, value in self.attributes(device).items() if key not in given}
+        for key, text in device.attributes.items():
+            if (why := names.string_problem(text)) and text in own.values():
+                message = f"the attribute {key} of {self.entry.name} is cut off in its ResourceSlices: {why}"
+                self.flaws.setdefault(key, warning(self.entry.where, message))
+        kept = {*[*dict.fromkeys(("type", *given, *own))][:most]}
+        if (beyond := len(own) + len(given) - len(kept)) > 0:
+            message = (
+                f"{beyond} attributes of {self.entry.name} are left out of its ResourceSlices: a device has at most "
+                f"{names.MAX_ENTRIES} attributes and capacities"
+            )
+            self.flaws.setdefault("", warning(self.entry.where, message))
+        return {key: attribute(value) for key, value in {**own, **given}.items() if key in kept}
 
     def gpu(self, device: Device) -> int:
         """The number of the device's GPU among those of its vendor."""

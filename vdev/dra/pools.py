@@ -8,16 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..faults.targets import NONE, ActiveFaults
-from ..model import names
 from ..model.device import GONE, Slot, grouped
-from ..model.dra import Attribute
 from ..model.entry import Entry
-from ..model.problem import Problem, error, warning
-from ..model.template import Template
-from ..planning.allocation import placeholders
+from ..model.problem import Problem, error
 from ..planning.resources import Resource
 from .amd_devices import Amd, is_amd
-from .attributes import Describer, attribute
+from .attributes import Describer
 from .nvidia_devices import Nvidia
 from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
@@ -107,7 +103,6 @@ def _present(offered: Resource, present: Resource, faults: ActiveFaults) -> Publ
     places = _places(offered.entries.values())
     members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
     for name, entry in offered.entries.items():
-        flaws: dict[str, Problem] = {}
         describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
         if entry.dra and entry.dra.mig_enabled:
             members = [each for each in members if each.is_partition]  # the GPU itself is not published
@@ -117,8 +112,8 @@ def _present(offered: Resource, present: Resource, faults: ActiveFaults) -> Publ
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is published"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
-        problems.extend(flaws.values())
+                devices[made.name] = made
+        problems.extend(describe.flaws.values())
     slots = ((each, present.by_id.get(each.device.id)) for each in devices.values())
     return PublishedPool(
         driver=driver,
@@ -158,34 +153,3 @@ def _style(entry: Entry) -> type[Describer]:
     if entry.is_nvidia:
         return Nvidia
     return Amd if is_amd(entry) else Describer
-
-
-def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
-    """The device's attributes with those of the file. If there are too many, the device's are left out first.
-
-    The type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is cut
-    or left out, no matter how many devices have it.
-    """
-    given: dict[str, Attribute] = {}
-    if entry.dra and entry.dra.attributes:
-        shown = placeholders(entry.resource, device.device)
-        for name, value in entry.dra.attributes.items():
-            rendered = value.render(shown) if isinstance(value, Template) else value
-            if isinstance(rendered, str) and (why := names.string_problem(rendered)):
-                message = f"the attribute {name} of {device.device.selector or device.device.id} is left out: {why}"
-                flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
-            else:
-                given[name.removeprefix(f"{driver}/")] = attribute(rendered)
-    own = {key: value for key, value in device.attributes.items() if key not in given}
-    for key, text in device.device.attributes.items():
-        if (why := names.string_problem(text)) and attribute(text) in own.values():
-            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
-            flaws.setdefault(key, warning(entry.where, message))
-    kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
-    if (beyond := len(own) + len(given) - len(kept)) > 0:
-        message = (
-            f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
-            f"{names.MAX_ENTRIES} attributes and capacities"
-        )
-        flaws.setdefault("", warning(entry.where, message))
-    return {key: value for key, value in {**own, **given}.items() if key in kept}

@@ -166,8 +166,9 @@ def _claimable(
             of_driver.setdefault(driver, {})[entry.name] = entry
             replicas = _replicas(problems, spec, entry, devices)
             for device in devices:
-                shared = replace(device, replicas=replicas.get(device.id, 0))
-                slots[driver].append(Slot(device.id, shared, None, device.raw.health))
+                if device.id in replicas:
+                    device = replace(device, replicas=replicas[device.id])
+                slots[driver].append(Slot(device.id, device, None, device.raw.health))
     return {
         driver: Resource(
             name=driver,
