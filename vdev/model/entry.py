@@ -318,7 +318,8 @@ class Entry(Placed):
     @property
     def partitions(self) -> Mapping[int, tuple[str, ...]]:
         """Profiles of partitioned devices, by index. With a choice, the profiles for a node without the label."""
-        return self._partitions
+        partitions: Mapping[int, tuple[str, ...]] = self.private("_partitions")
+        return partitions
 
     @property
     def choice(self) -> PartitionChoice | None:

@@ -310,7 +310,8 @@ class VirtualDevices(Section):
     @property
     def model(self) -> Preset:
         """The preset with the facts about the real device; empty if no preset is set."""
-        return self._preset
+        preset: Preset = self.private("_preset")
+        return preset
 
     @property
     def attribute_names(self) -> frozenset[str]:
