@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.agent import device_lists, state_file, status
+from vdev.agent import state_file, status
+from vdev.deviceplugin import servicer
 from vdev.hostfs import HostRoot, files
 from vdev.planning.handovers import Phase
 from vdev.sim import manifest
@@ -181,7 +182,7 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows, monkeypatch,
     """A resource whose list cannot be encoded or updated keeps the last one. Other resources are updated."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
-    encode, attempts = device_lists.list_response, []
+    encode, attempts = servicer.list_response, []
 
     def fails(slots, *_):
         attempts.append(slots)
@@ -189,7 +190,7 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows, monkeypatch,
             raise MemoryError("no room")
         return encode(slots)
 
-    owner = agent.agent.lists.services[OTHER] if step == "update" else device_lists
+    owner = agent.agent.lists.services[OTHER] if step == "update" else servicer
     monkeypatch.setattr(owner, "update" if step == "update" else "list_response", fails)
     agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
     await shows(NPU, 3, 3)

@@ -5,7 +5,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,7 +13,6 @@ import structlog
 from ..aio.clock import Clock
 from ..aio.tasks import cancel_and_wait
 from ..deviceplugin.service import ResourceService
-from ..deviceplugin.servicer import list_response
 from ..faults.rules import FaultRule
 from ..model.device import Key
 from ..observe.metrics import Metrics
@@ -28,9 +27,6 @@ log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
 
-_Update = tuple[str, Resource | None, bytes | Exception]
-"""A resource that changed, by name (None: it was removed), and its encoded list, or why it cannot be encoded."""
-
 
 class DeviceLists:
     """The services of one node, each in its own task, from `start` on. A failure of one does not affect the others."""
@@ -44,46 +40,34 @@ class DeviceLists:
         self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._updates: Sequence[_Update] = ()  # for the next `send`
         self._sent_again_at: dict[str, float] = {}
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self.running = group, True
 
-    def encode(self, plan: DesiredState) -> None:
-        """Find the difference and encode its lists, so that `send` is quick. Call it in a thread."""
-        sent = {name: service.servicer.resource for name, service in self.services.items()}
-        updates: list[_Update] = [(name, None, b"") for name in sent.keys() - plan.served.resources.keys()]
-        for name, resource in plan.served.resources.items():
-            if resource != sent.get(name):
-                try:
-                    updates.append((name, resource, list_response(resource.slots)))
-                except Exception as failed:  # the other lists are sent
-                    updates.append((name, resource, failed))
-        self._updates = updates
-
     def send(self, plan: DesiredState) -> None:
-        """Send the lists of this plan that changed; `encode` has prepared them. A resource that fails is tried again.
+        """Send the lists of this plan that changed. A resource that fails is tried again.
 
         The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
         shows whether a pod that PodResources does not name still has the device. This is not a coroutine, so no
         Allocate comes between the plan and the lists.
         """
-        updates, self._updates = self._updates, ()
-        for name, resource, encoded in updates:
-            step = _update(name)
-            if not self._retrier.pause(step):
+        wanted = plan.served.resources
+        removed = [name for name in self.services if name not in wanted]
+        for name in (*removed, *wanted):
+            step, resource, service = _update(name), wanted.get(name), self.services.get(name)
+            is_sent = service is not None and service.servicer.resource == resource
+            if not is_sent and not self._retrier.pause(step):
                 with self._retrier.attempt(step):
-                    self._apply(name, resource, encoded)
+                    self._apply(name, resource, service)
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._sent_again_at[name] = now
                 self.services[name].servicer.list_again()
 
-    def _apply(self, name: str, resource: Resource | None, encoded: bytes | Exception) -> None:
-        if isinstance(encoded, Exception):
-            raise encoded
+    def _apply(self, name: str, resource: Resource | None, service: ResourceService | None) -> None:
+        """Serve this state of the resource (None: no longer), by its service if it has one."""
         assert self._group is not None, "started before anything is applied"
         if resource is None:
             log.info("resource removed", resource=name)
@@ -91,14 +75,14 @@ class DeviceLists:
             task = self._group.create_task(retiring, name=f"retire {name}")
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-        elif (service := self.services.get(name)) is not None:
-            service.update(resource, encoded)
+        elif service is not None:
+            service.update(resource)
         else:
             if resource.draining:
                 log.info("resource kept for pods that may hold its devices", resource=name)
             else:
                 log.info("resource added", resource=name, devices=len(resource.slots))
-            service = self.services[name] = ResourceService(resource, encoded, self._agent)
+            service = self.services[name] = ResourceService(resource, self._agent)
             # The kubelet must have dropped the last service of this resource.
             serving = self._retrier.supervise(f"serving {name}", service.run, after=self._tasks.get(name))
             self._tasks[name] = self._group.create_task(serving, name=f"serve {name}")

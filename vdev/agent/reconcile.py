@@ -126,7 +126,6 @@ class Reconciler:
             if plan is None:
                 return None
             await self._apply(Stage.PREPARE, plan)
-            await asyncio.to_thread(self._agent.lists.encode, plan)
             if not planned:
                 return plan  # the last one stays in force
             delivered = (plan.observed.health, plan.observed.without_tools)

@@ -23,7 +23,7 @@ from ..faults.effects import RegisterFaults
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.resources import Resource
 from . import registration
-from .servicer import Servicer
+from .servicer import Servicer, list_response
 from .socket_server import SocketServer
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ResourceService:
     `servicer` answers the calls on the current socket.
     """
 
-    def __init__(self, resource: Resource, encoded: bytes, agent: "Agent") -> None:
+    def __init__(self, resource: Resource, agent: "Agent") -> None:
         self.name = resource.name
         self.state = ServiceState.STARTING
         self.trouble = ""
@@ -71,7 +71,7 @@ class ResourceService:
         self._faults_changed = False  # faults may have changed since the last registration
         self._server: SocketServer | None = None
         self._wake = asyncio.Event()
-        self.servicer = Servicer(resource, encoded, agent, on_stream=self._wake.set)
+        self.servicer = Servicer(resource, list_response(resource.slots), agent, on_stream=self._wake.set)
         self._renew = False  # the options changed since the registration
         self._generation = self._kubelet.generation  # of the kubelet of the current or next registration
         self._attempt = 0  # failed attempts with that kubelet
@@ -86,12 +86,13 @@ class ResourceService:
         """The path of its socket, empty if it has none."""
         return str(self._server.path) if self._server else ""
 
-    def update(self, resource: Resource, encoded: bytes) -> None:
+    def update(self, resource: Resource) -> None:
         """Serve this state from now on. The kubelet reads options once per registration: new ones need another."""
-        if resource.pre_start_required != self.servicer.resource.pre_start_required:
+        before = self.servicer.resource
+        self.servicer.update(resource)
+        if resource.pre_start_required != before.pre_start_required:
             self._renew = True
             self._wake.set()
-        self.servicer.update(resource, encoded)
 
     def recheck_faults(self) -> None:
         """Evaluate the fault rules for this resource again, because they may have changed."""
@@ -154,7 +155,7 @@ class ResourceService:
         A kubelet keeps the ids of the last list for five minutes after the stream has ended. If it has no stream open
         at this moment, the empty list is sent on the one that it opens after the next registration.
         """
-        self.update(replace(self.servicer.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
+        self.update(replace(self.servicer.resource, slots=()))  # also for a kubelet that restarts in the meantime
         generation, deadline = self._kubelet.generation, self._clock.now() + self._intervals.first_stream
         while not self.servicer.streams:
             has_list = self.registrations and self._kubelet.generation == generation

@@ -123,12 +123,13 @@ class Servicer:
         self._version = 0
         self._cut = 0  # how often streams were closed on purpose
 
-    def update(self, resource: Resource, encoded: bytes) -> None:
+    def update(self, resource: Resource) -> None:
         """Serve this state from now on; every open stream gets the list if it differs from the last one.
 
         A list over the kubelet's limit is not sent, because it would end the stream and take the resource down; the
         last list stays. The configuration is checked for that, but retired devices may make a list longer.
         """
+        encoded = list_response(resource.slots)
         self.resource = resource
         if len(encoded) > LIST_LIMIT:
             log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
