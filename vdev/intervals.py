@@ -18,7 +18,6 @@ class Intervals:
     look_at_files: float = 2.0  # each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
-    look_at_command_socket: float = 30.0
     look_at_lock: float = (
         0.02  # while another agent has the lock; short, because the node has no devices during a handover
     )

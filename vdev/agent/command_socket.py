@@ -17,7 +17,6 @@ from typing import Any
 import structlog
 
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
-from ..hostfs.files import Stamp, stamp
 from ..intervals import PRODUCTION, Intervals
 
 log = structlog.get_logger(__name__)
@@ -32,10 +31,10 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
-    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError if the socket is lost or impossible."""
+    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError if there can be no socket."""
     path = directory / SOCKET
     try:
-        listener, own = await asyncio.to_thread(_bind, path)
+        listener = await asyncio.to_thread(_bind, path)
     except OSError as failed:
         raise HostError(
             f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
@@ -43,12 +42,10 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
     client = functools.partial(_serve, commands=commands, patience=intervals.command)
     server = await asyncio.start_unix_server(client, sock=listener, limit=_MAX_REQUEST)
     try:
-        while await asyncio.to_thread(stamp, path) == own:
-            await asyncio.sleep(intervals.look_at_command_socket)
-        raise HostError(f"the control socket {path} was deleted or replaced by something else")
+        await asyncio.Event().wait()
     finally:
-        # Before the close: while this socket listens, no other file has its inode number.
-        await asyncio.to_thread(_remove, path, own)
+        # Before the close: while this process listens, no other one takes the path.
+        await asyncio.to_thread(path.unlink, missing_ok=True)
         server.close()
 
 
@@ -85,12 +82,6 @@ async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler])
         return {"ok": False, "error": f"vdev failed to answer: {failed!r}"}
 
 
-def _remove(path: Path, own: Stamp | None) -> None:
-    """Remove the socket unless something else replaced it."""
-    if stamp(path) == own:
-        path.unlink(missing_ok=True)
-
-
 def _must_be_ours(directory: Path) -> None:
     """Raise OSError if another user owns the directory, because they could replace the socket in it."""
     owner = directory.stat().st_uid
@@ -99,8 +90,8 @@ def _must_be_ours(directory: Path) -> None:
         raise OSError(errno.EPERM, why)
 
 
-def _bind(path: Path) -> tuple[socket.socket, Stamp | None]:
-    """Return a listening socket that only its owner may open, and the stamp of its file. Raises OSError; blocks.
+def _bind(path: Path) -> socket.socket:
+    """Return a listening socket that only its owner may open. Raises OSError; blocks.
 
     It is bound under another name and renamed, so that a client that sees the file can connect.
     """
@@ -117,12 +108,11 @@ def _bind(path: Path) -> tuple[socket.socket, Stamp | None]:
         listener.bind(str(unfinished))
         unfinished.chmod(0o600)
         listener.listen(_MAX_CLIENTS)
-        own = stamp(unfinished)
         unfinished.replace(path)  # the path may have the socket of a process that has ended
     except OSError:
         listener.close()
         raise
-    return listener, own
+    return listener
 
 
 async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
