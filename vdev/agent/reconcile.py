@@ -299,8 +299,6 @@ class Reconciler:
         for raw, resource in scan.lost_since(self.scan).items():
             if raw not in self.base.left_out:
                 self._agent.health.count_flap(raw, resource)
-        if self._agent.health.flaps:
-            self._agent.health.forget(scan.known(self.advertised))
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

@@ -14,7 +14,7 @@ import errno
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, assert_never
@@ -236,11 +236,6 @@ class HealthMonitor:
     def count_flap(self, device: str, resource: str) -> None:
         self.flaps[device] += 1
         self._metrics.flaps.labels(resource).inc()
-
-    def forget(self, known: Collection[str]) -> None:
-        """Forget the flaps of all devices but these."""
-        for device in self.flaps.keys() - known:
-            del self.flaps[device]
 
     async def _follow(self, key: str, probed: _Probed) -> None:
         """Probe one device repeatedly: at its interval, and when woken."""
