@@ -84,7 +84,9 @@ class ConfigSource:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
         if not self._follows_node and await asyncio.to_thread(lambda: any(map(os.path.isdir, self._given))):
             self._follows_node = True
-            self._kept = await self._agent.state.kept_files()
+            with contextlib.suppress(ConfigError):  # it is reported if the configuration is needed
+                if kept := await self._agent.state.kept_config():
+                    self._kept = [Path(each.file) for each in kept.texts.files]
             await self._first_reading()
         chosen = await asyncio.to_thread(self._choices)
         if chosen != self.chosen:

@@ -164,9 +164,7 @@ class StateFile(Applier):
         self._intervals, self._clock = options.timing
         self._state = State(version=VERSION, node=options.node_name, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
-        self._listed_from: object = None  # the lists that the state has
         self._writing = threading.Lock()  # held by the thread that writes
-        self._is_written = True  # whether the file has the state: a write may be in progress, or was cancelled
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -203,14 +201,6 @@ class StateFile(Applier):
     def _no_use(self, why: str) -> ConfigError:
         return ConfigError((error(str(self.path), f"the last good configuration is not used instead: {why}"),))
 
-    async def kept_files(self) -> frozenset[Path]:
-        """Return the configuration files that an earlier process read; none if that is not known."""
-        try:
-            kept = await self.kept_config()
-        except ConfigError:  # reported if the configuration is needed
-            return frozenset()
-        return frozenset(Path(each.file) for each in kept.texts.files) if kept else frozenset()
-
     async def _read(self) -> State | None:
         """Raises HostError."""
         if self.path is None:
@@ -237,10 +227,7 @@ class StateFile(Applier):
     async def apply(self, plan: DesiredState) -> None:
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is not None:
-            lists = self._state.lists
-            if plan.advertised.resources != self._listed_from:  # most reconciliations change no list
-                lists = await asyncio.to_thread(_lists, plan.advertised)
-                self._listed_from = plan.advertised.resources
+            lists = await asyncio.to_thread(_lists, plan.advertised)
             config, texts = self._state.config, self._agent.config.good  # of a configuration without errors
             if texts is not None and (config is None or (config.given, config.texts) != (self._given, texts)):
                 config = KeptConfig(given=self._given, at=self._clock.wall(), texts=texts)
@@ -248,7 +235,7 @@ class StateFile(Applier):
 
     async def record(self, holdings: tuple[SavedHolding, ...]) -> None:
         """Write the holdings. A failure is only reported; the next reconciliation writes again."""
-        if self.path is None or (holdings == self._state.handovers and self._is_written):
+        if self.path is None or not (holdings or self._state.handovers):
             return
         try:
             async with self._patience():
@@ -259,11 +246,8 @@ class StateFile(Applier):
 
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
-        self._state = state = self._state.model_copy(update=changes)
-        self._is_written = False
+        self._state = self._state.model_copy(update=changes)
         await asyncio.to_thread(self._write, path)
-        if self._state is state:
-            self._is_written = True
         self.problems = ()
 
     def _write(self, path: Path) -> None:
