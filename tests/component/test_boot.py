@@ -93,7 +93,7 @@ async def test_the_kubelet_starts_when_all_devices_are_back(kubelet, start, list
     await admitted(kubelet, NPU, PORT, MODEM)
     assert dict.fromkeys(PODS, Phase.RUNNING) == {name: kubelet.pod(name).phase for name in PODS}
     assert down == {name: kubelet.pod(name).container().devices for name in PODS}
-    assert "the kubelet waits no more" in [each["event"] for each in agent.logs]
+    assert "the kubelet may start now" in [each["event"] for each in agent.logs]
     assert [] == kubelet.errors
 
 

@@ -127,7 +127,7 @@ class Notifier:
             if absent and not runs:
                 log.warning("devices that were there before are missing", count=len(absent), devices=absent[:_SHOWN])
             elif self._waits:
-                log.info("the kubelet waits no more", seconds=round(waited))
+                log.info("the kubelet may start now", seconds=round(waited))
         elif has_started and not self._waits:
             self._waits = True
             log.info(

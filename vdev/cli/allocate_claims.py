@@ -117,7 +117,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
     try:
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
-                raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
+                raise UsageError(f"the claim {claim['metadata']['name']} has no requests")
             if wrong := validation.wrong_fields("ResourceClaim", {"spec": claim["spec"]}):
                 problems = "; ".join(f"{field}: {why}" for field, why in wrong)
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {problems}")

@@ -111,7 +111,7 @@ def _container(entry: Entry, report: ProblemReport) -> None:
         first = taken.setdefault("/".join(parts), at)
         if first != at:
             message = f"{shown} is already taken in the container, at {report.place(first)}"
-            report.error(at, message, "give each a path of its own")
+            report.error(at, message, "give each another path")
 
 
 def _own_places(entry: Entry) -> Iterator[tuple[KeyPath, str]]:

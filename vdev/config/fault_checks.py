@@ -99,7 +99,7 @@ def _call(rule: FaultRule, given: tuple[str, ...], report: ProblemReport) -> Non
     for way in rule.answer.given[:1]:
         for rpc in rule.rpc:
             if rpc not in _WRONG[way]:
-                hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
+                hint = "use stream for wrong lists" if rpc is Rpc.LIST else "use error, hang or delay"
                 here.error((), f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint)
 
 

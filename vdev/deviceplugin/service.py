@@ -179,7 +179,7 @@ class ResourceService:
             return
         rule, fault = self._agent.faults.engine.on_register(self.name) or ("", _NO_FAULT)
         if fault.never:
-            self._become(ServiceState.WAITING, f"held back by the fault {rule!r}")
+            self._become(ServiceState.WAITING, f"the fault rule {rule!r} prevents the registration")
             return
         request = pb.RegisterRequest(
             version=fault.version or registration.VERSION,

@@ -1,6 +1,6 @@
 """HTTP: metrics, health, readiness, status, and a page for people; and the sensors of devices (`exporter`).
 
-Everything is read-only and knows nothing of the agent. An agent's own application has these paths:
+Everything is read-only and does not depend on the agent. An agent's own application has these paths:
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 unless the agent's loop hangs
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by

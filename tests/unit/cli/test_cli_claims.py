@@ -149,7 +149,7 @@ def test_invalid_files(subtests, allocate):
         ("[1, a]", "has no ResourceClaim"),
         ("a: b: c", "is not YAML"),
         ("kind: ResourceClaim\nspec: {}", "an API server would not take"),
-        ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "asks for nothing"),
+        ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "has no requests"),
         ("kind: ResourceClaim\nspec: {devices: {requests: [{name: x}]}}", "Required value"),
         ("kind: ResourceClaim\nspec: {devices: {requests: [{name: x, deviceClassName: old}]}}", "Required value"),
         ("kind: ResourceClaim\nstatus: {allocation: {devices: {results: [1]}}}", "an API server would not take"),

@@ -131,7 +131,7 @@ WRONG = [
     ("rpc: Alocate, hang: true", "rpc", "did you mean 'Allocate'"),
     ("rpc: Allocate, delay: {p50: 9s, max: 8s}", "delay", "p50 9 s is longer than max 8 s"),
     ("rpc: Allocate, hang: true, error: {}", "error", "exclude each other"),
-    ("rpc: ListAndWatch, answer: {empty: true}", "answer", "there is stream"),
+    ("rpc: ListAndWatch, answer: {empty: true}", "answer", "use stream for wrong lists"),
     ("rpc: Allocate, error: {code: OOPS}", "error.code", "expected one of CANCELLED, .* and 6 more; see vdev schema$"),
     ("rpc: Allocate, hang: true, probability: 1.5", "probability", "1.5 is more than 1"),
     ("rpc: Allocate, hang: true, nth: 2, everyNth: 2", "everyNth", "exclude each other"),

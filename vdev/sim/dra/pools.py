@@ -128,7 +128,7 @@ def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
             text = f"{len(pool.specs)} slices of generation {generation}, but resourceSliceCount is {expected}"
             yield error("pool-incomplete", pool.driver, f"pool {pool.name}: {text}")
         if pool.outdated:
-            text = f"{pool.outdated} slices are older than generation {generation}, and nobody deletes them"
+            text = f"{pool.outdated} slices are older than generation {generation} and must be deleted"
             yield error("pool-outdated", pool.driver, f"pool {pool.name}: {text}")
 
 
