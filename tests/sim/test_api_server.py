@@ -153,9 +153,18 @@ async def test_a_json_patch(ask):
         {"op": "test", "path": "/data/c~1d", "value": "1"},
         {"op": "add", "path": "/data/b", "value": "1"},
         {"op": "remove", "path": "/data/b"},
+        {"op": "add", "path": "/metadata/finalizers", "value": ["a/a"]},
+        {"op": "add", "path": "/metadata/finalizers/0", "value": "b/b"},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "c/c"},
+        {"op": "replace", "path": "/metadata/finalizers/1", "value": "d/d"},
+        {"op": "remove", "path": "/metadata/finalizers/0"},
     ]
     status, found = await ask("PATCH", f"{MAPS}/m", operations, JSON_PATCH)
     assert (200, {"a": "2", "c/d": "1"}) == (status, found["data"])
+    assert ["d/d", "c/c"] == found["metadata"]["finalizers"]
+    for place in ("3", "-1", "x"):
+        beyond = [{"op": "add", "path": f"/metadata/finalizers/{place}", "value": "e/e"}]
+        assert 422 == (await ask("PATCH", f"{MAPS}/m", beyond, JSON_PATCH))[0]
 
 
 async def test_metadata_is_refused(ask):

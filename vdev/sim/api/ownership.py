@@ -16,10 +16,12 @@ Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
 Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
-UNOWNED = {  # fields that only the server writes
-    ("f:metadata", f"f:{name}")
-    for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
-} | {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+SERVER_FIELDS = {  # of the metadata, which only the server writes
+    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
+}
+_UNOWNED = {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+_UNOWNED |= {("f:metadata", f"f:{name}") for name in SERVER_FIELDS}
 _GONE = object()
 
 
@@ -51,7 +53,7 @@ def _fields(value: Any, path: Path = ()) -> dict[Path, Any]:
 
 def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
     """Return the fields of a document that a manager can own, by path. The value of a list item itself is None."""
-    return {path: value for path, value in _fields(document).items() if path not in UNOWNED}
+    return {path: value for path, value in _fields(document).items() if path not in _UNOWNED}
 
 
 def _shown(path: Path) -> str:
@@ -110,7 +112,7 @@ def applied(
     # that a Node had at creation (source: structured-merge-diff, prune).
     kept = set().union(*(_with_parents(path) for path in claimed if _is_in_owned_items(path, claimed)))
     mine = set().union(*map(_with_parents, before))
-    dropped = {path for path in mine - kept - UNOWNED if path in before or path[-1].startswith("f:")}
+    dropped = {path for path in mine - kept - _UNOWNED if path in before or path[-1].startswith("f:")}
     new = _without(merged(live, document), dropped)
     changed, removed = _compared(live, new)
     clashes = [

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from ..objects import pod_manifest
 from . import ownership
 from .kinds import BY_NAME, DRA, ApiKind, Document, Refused, Stored, conflict, invalid, not_found, value_at, wrong
-from .ownership import Manager, Owners
+from .ownership import SERVER_FIELDS, Manager, Owners
 from .validation import wrong_fields, wrong_metadata
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
@@ -25,10 +25,6 @@ NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes that a watch can start from
 _LONGEST_PREFIX = 55  # of a generated name, so that the name fits into a label
 _NAMESPACE = BY_NAME["Namespace"]
-_SERVER_FIELDS = {
-    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"),
-    *("deletionTimestamp", "deletionGracePeriodSeconds"),
-}
 _IMMUTABLE = "field is immutable"
 _MANAGER = "cluster"  # the field manager for writes of the kubelet and the cluster
 
@@ -155,7 +151,7 @@ class ObjectStore:
         old = self._found[kind].get(key, {})
         new = deepcopy(dict(document))
         self._check_metadata(kind, key, old, new.get("metadata") or {})
-        metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
+        metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in SERVER_FIELDS}
         new |= {"apiVersion": kind.api_version, "kind": kind.kind}
         new["metadata"] = metadata | self._own_metadata(key, old)
         if problems := [*self.problems(kind, old, new)]:
@@ -220,7 +216,7 @@ class ObjectStore:
     def _own_metadata(self, key: Key, old: Stored) -> Stored:
         """Return the metadata that only the server writes."""
         if old:
-            return {field: each for field, each in old["metadata"].items() if field in _SERVER_FIELDS}
+            return {field: each for field, each in old["metadata"].items() if field in SERVER_FIELDS}
         namespace, name = key
         own = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         return {**own, "namespace": namespace} if namespace else own
