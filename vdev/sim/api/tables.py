@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from .kinds import ApiKind, Document, value_at
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
-_COLUMNS = [
-    {"name": name, "type": "string", "format": "", "description": name, "priority": 0}
-    for name in ("Name", "Status", "Age")
-]
+_COLUMNS = [{"name": name, "type": "string"} for name in ("Name", "Status", "Age")]
 
 
 def form(kind: ApiKind, accept: str) -> Callable[[Document], Document]:
