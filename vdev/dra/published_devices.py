@@ -109,6 +109,15 @@ class PublishedPool:
         return {device.name: device for device in self.devices}
 
     @cached_property
+    def groups(self) -> frozenset[str]:
+        return frozenset(device.group for device in self.devices)
+
+    @cached_property
+    def broken(self) -> Mapping[str, Health]:
+        """The groups with a device that is not healthy, or is lost."""
+        return {each.group: each.health for each in self.devices if not each.health.healthy or each.lost}
+
+    @cached_property
     def counters(self) -> CounterSets:
         return {name: each for device in self.devices for name, each in device.sets.items()}
 

@@ -151,10 +151,9 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
                     found[name]["held"] += 1
         claimed = member.claimed
         for driver, pool in (member.plan.pools if member.plan else {}).items():
-            present = {each.group for each in pool.devices}
-            broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
             taken = {pool.by_name[name].group for name in claimed.get(driver, ()) if name in pool.by_name}
-            amounts = {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
+            capacity = len(pool.groups)
+            amounts = {"capacity": capacity, "allocatable": capacity - len(pool.broken), "held": len(taken)}
             found.setdefault(driver, Counter(capacity=0, allocatable=0, held=0)).update(amounts)
     return {name: dict(of) for name, of in sorted(found.items())}
 
@@ -172,8 +171,7 @@ def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
             if not slot.health.healthy
         ]
         for driver, pool in plan.pools.items():
-            found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
-            for device, health in found.items():
+            for device, health in pool.broken.items():
                 if not any(device in resource.raws for resource in plan.advertised.resources.values()):
                     broken.append((driver, device, health))
         for name, device, health in broken:
