@@ -94,13 +94,11 @@ class Allocator:
         device_class = self._classes.get(document["deviceClassName"])
         if device_class is None:
             raise UnschedulableError(f"request {name}: device class {document['deviceClassName']} does not exist")
-        wants_all = document.get("allocationMode") == "All"
-        if wants_all and self._unusable:
-            why = f"asks for all devices, but {self._unusable[0].driver}, {self._unusable[0].problem}"
-            raise UnschedulableError(f"claim {_key(claim)}, request {name} {why}")
-        count = 0 if wants_all else int(document.get("count") or 1)
-        request = _Request(claim, name, document, device_class, self._devices, count)
-        if wants_all:
+        request = _Request(claim, name, document, device_class, self._devices, int(document.get("count") or 1))
+        if document.get("allocationMode") == "All":
+            if self._unusable:
+                why = f"asks for all devices, but {self._unusable[0].driver}, {self._unusable[0].problem}"
+                raise UnschedulableError(f"claim {_key(claim)}, request {name} {why}")
             request.candidates = [
                 each
                 for each in self._devices
@@ -183,10 +181,8 @@ class Allocator:
 
     def _capacity(self, request: _Request, device: PoolDevice) -> dict[str, str] | None:
         """Return the capacity that a request consumes of a device, or None if the device has too little left."""
-        taken = consumed(device.capacity, request.document)
-        if taken is None or request.is_admin or self._usage.has_capacity(device, taken):
-            return taken
-        return None
+        shares = [] if request.is_admin else self._usage.shares(device)
+        return consumed(device.capacity, request.document, shares)
 
 
 def _fewest(alternatives: Sequence[_Request]) -> int:

@@ -204,14 +204,9 @@ class Usage:
             return device.shared and None not in users  # the shares of a device consume its counters only once
         return all(amount <= self._counters_left[counter] for counter, amount in device.counters())
 
-    def has_capacity(self, device: PoolDevice, wanted: Mapping[str, str]) -> bool:
-        """Whether a device has this capacity left."""
-        users = [taken for taken in self._users[device.id] if taken]
-        return all(
-            sum((quantity(each.get(name, 0), name) for each in (wanted, *users)), Fraction(0))
-            <= quantity(device.capacity[name]["value"], name)
-            for name in wanted
-        )
+    def shares(self, device: PoolDevice) -> list[Mapping[str, str]]:
+        """Return the capacity that each share of a device consumes."""
+        return [taken for taken in self._users[device.id] if taken]
 
     def add(self, device: PoolDevice, taken: Mapping[str, str] | None) -> None:
         if not self._users[device.id]:
@@ -230,8 +225,10 @@ class Usage:
 # --- how much a request takes -----------------------------------------------------------------------------------------
 
 
-def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
-    """Return the amount of each capacity that a request consumes; None if a policy forbids it.
+def consumed(
+    capacities: Mapping[str, Document], request: Document, shares: Sequence[Mapping[str, str]]
+) -> dict[str, str] | None:
+    """Return the amount of each capacity that a request consumes beside other shares; None if it cannot have it.
 
     If a capacity is not requested, its default is consumed, or all of it without a policy. Requests use the device's
     name of a capacity.
@@ -242,7 +239,8 @@ def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str,
     taken = {}
     for name, capacity in capacities.items():
         amount = _rounded(capacity, requested.get(name))
-        if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
+        used = sum((quantity(each.get(name, 0), name) for each in shares), Fraction(0))
+        if amount is None or used + quantity(amount, name) > quantity(capacity["value"], name):
             return None
         taken[name] = amount
     return taken
