@@ -165,7 +165,6 @@ class DriverRegistry:
 
     def __init__(self, life: Life) -> None:
         self._objects = life.settings.objects
-        self._node = life.settings.node
         self._life = life
         self._journal = life.journal
         self._clients: dict[str, list[DriverClient]] = {}
@@ -271,7 +270,7 @@ class DriverRegistry:
         names = [
             each["metadata"]["name"]
             for each in self._objects.all(_SLICE)
-            if each["spec"].get("nodeName") == self._node and driver in ("", each["spec"].get("driver"))
+            if each["spec"].get("nodeName") == self._life.settings.node and driver in ("", each["spec"].get("driver"))
         ]
         for name in names:
             self._objects.delete(_SLICE, "", name)

@@ -37,7 +37,6 @@ class PodWorkers:
         self._allocator = allocator
         self._dra = dra
         self._scheduler = scheduler
-        self._status = life.settings.status
         self._store = life.pods
         self._journal = life.journal
         self._admission = asyncio.Lock()  # held to admit one pod at a time
@@ -83,7 +82,7 @@ class PodWorkers:
             holds = any(each.pod == pod.uid for each in self._table.holders.values())
             held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
             others = [each.spec.requested() for each in self._store.active() if each is not pod]
-            if shortage := self._status.shortage(pod.spec.requested(), others, held=held):
+            if shortage := self._life.settings.status.shortage(pod.spec.requested(), others, held=held):
                 self._reject(pod, *shortage)
                 return
         pod.admitted = True
