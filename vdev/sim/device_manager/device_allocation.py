@@ -13,8 +13,9 @@ from google.protobuf.message import Message
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..connection import CallError
+from ..kubelet.node_state import PodRecord
 from ..kubelet_life import Life
-from ..objects.pods import ContainerSpec, Kind, PodSpec
+from ..objects.pods import ContainerStatus, Kind
 from .registration_server import PluginClient
 
 
@@ -48,44 +49,38 @@ class Allocator:
             table.holders = kept
             table.recount()
 
-    async def admit(
-        self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None, running: bool
-    ) -> int:
-        """Allocate the devices of a container; returns the number of Allocate calls.
+    async def admit(self, pod: PodRecord, container: ContainerStatus) -> None:
+        """Allocate the devices of a container.
 
-        `affinity` contains the NUMA nodes to align with; None means any. A container that was `running` when the
-        kubelet started keeps its devices without checks. Raises AdmissionError, CallError, KubeletPanic.
+        A container that was running when the kubelet started keeps its devices without checks. Raises AdmissionError,
+        CallError, KubeletPanic.
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # drops other pods' entries, as in the kubelet
-        calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
+        if self._life.pods_known or not container.running:
+            await self.allocate(pod, container)
         for held in self._table.held_by(pod.uid, container.name):
             pool = self._reusable[pod.uid].setdefault(held.resource, set())
             if container.kind is Kind.INIT:
                 pool |= held.ids
             else:
                 pool -= held.ids
-        return calls
 
-    async def allocate(self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None = None) -> int:
+    async def allocate(self, pod: PodRecord, container: ContainerStatus) -> None:
         """Allocate the devices of an admitted container that has no devices in the table yet."""
-        calls = 0
-        wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
+        limits, before = pod.spec.container(container.name).limits, container.allocations
+        wanted = [resource for resource in limits if self._table.is_plugin_resource(resource)]
         self._rng.shuffle(wanted)
         if wanted:
             self.free()
         for resource in wanted:
-            calls += await self._allocate_one(pod, container, resource, affinity)
-        if calls:  # like the kubelet, once per container, and not after a failure
+            if ids := await self._choose(pod, container, resource, limits[resource]):
+                await self._allocate(pod, container, resource, ids)
+        if container.allocations > before:  # like the kubelet, once per container, and not after a failure
             self._life.save()
-        return calls
 
-    async def _allocate_one(
-        self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
-    ) -> int:
-        ids = await self._choose(pod, container, resource, affinity)
-        if not ids:
-            return 0
+    async def _allocate(self, pod: PodRecord, container: ContainerStatus, resource: str, ids: set[str]) -> None:
+        """Call Allocate for the chosen devices, and record that the container holds them."""
         flight = self._table.in_flight.setdefault(resource, set())
         flight |= ids
         try:
@@ -103,18 +98,16 @@ class Allocator:
                 raise AdmissionError("no containers return in allocation response ")  # Go prints the empty message
             encoded = response.container_responses[0].SerializeToString(deterministic=True)
             self._table.hold(pod.uid, container.name, resource, ids, encoded)
+            container.allocations += 1
         finally:
             flight -= ids
-        return 1
 
-    async def _choose(
-        self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
-    ) -> set[str]:
+    async def _choose(self, pod: PodRecord, container: ContainerStatus, resource: str, count: int) -> set[str]:
         """Choose devices and mark them as allocated; empty if the container already has them. Raises AdmissionError.
 
         As in the kubelet, a container can be rejected even if it already has its devices.
         """
-        table, count = self._table, container.limits[resource]
+        table = self._table
         before = table.held(pod.uid, container.name, resource)
         if resource not in table.healthy:
             raise AdmissionError(f"cannot allocate unregistered device {resource}")
@@ -142,7 +135,7 @@ class Allocator:
         if len(available) < missing:
             text = f"requested number of devices unavailable for {resource}."
             raise AdmissionError(f"{text} Requested: {missing}, Available: {len(available)}")
-        aligned, unaligned, anywhere = table.by_affinity(resource, affinity, available)
+        aligned, unaligned, anywhere = table.by_affinity(resource, pod.affinity, available)
         if missing < len(aligned):
             take(await self._preferred(resource, count, aligned | taken, taken) & aligned)
             take(aligned)
@@ -169,7 +162,7 @@ class Allocator:
         self._journal.find(lint.preferred(resource, wanted, response))
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
 
-    async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
+    async def pre_start(self, pod: PodRecord, container: ContainerStatus, resource: str) -> None:
         """Call PreStartContainer if the plugin requires it. Raises AdmissionError.
 
         As in the kubelet, it is not called between a kubelet restart and the plugin's registration.

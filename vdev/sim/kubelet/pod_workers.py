@@ -69,12 +69,7 @@ class PodWorkers:
             pod.known = True
             try:
                 for container in pod.containers:
-                    container.allocations += await self._allocator.admit(
-                        pod.spec,
-                        pod.spec.container(container.name),
-                        affinity=pod.affinity,
-                        running=not self._life.pods_known and container.running,
-                    )
+                    await self._allocator.admit(pod, container)
             except (AdmissionError, CallError) as error:
                 self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
                 return
@@ -152,9 +147,9 @@ class PodWorkers:
         table, spec = self._table, pod.spec.container(container.name)
         wanted = [r for r, count in spec.limits.items() if count and table.is_plugin_resource(r)]
         for resource in wanted:
-            await self._allocator.pre_start(pod.spec, spec, resource)
+            await self._allocator.pre_start(pod, container, resource)
         if any(table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
-            container.allocations += await self._allocator.allocate(pod.spec, spec)
+            await self._allocator.allocate(pod, container)
             self._check_hardware(pod)
         held = {each.resource: each.response for each in table.held_by(pod.spec.uid, spec.name)}
         resources = self._life.rng.sample(sorted(held), len(held))
