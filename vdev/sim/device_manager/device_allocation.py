@@ -89,7 +89,7 @@ class Allocator:
                 response: api.AllocateResponse = await self._endpoint(resource).call(
                     "Allocate", api.AllocateRequest(container_requests=[request])
                 )
-            except (CallError, AdmissionError):
+            except CallError:
                 self._table.recount()
                 raise
             self._journal.find(lint.allocation(resource, response))
@@ -184,14 +184,14 @@ class Allocator:
         """Call a method of a plugin. Raises AdmissionError."""
         try:
             return await self._endpoint(resource).call(method, request, timeout=timeout)
-        except (CallError, AdmissionError) as error:
+        except CallError as error:
             raise AdmissionError(f"device plugin {method} rpc failed with err: {error}") from error
 
     def _endpoint(self, resource: str) -> PluginClient:
         endpoint = self._table.endpoints.get(resource)
         if endpoint is None or endpoint.stopped is not None or endpoint.client is None:
             # Go prints the whole structure; here its addresses are zero.
-            raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
+            raise CallError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return endpoint.client
 
     def _shuffled(self, ids: Collection[str]) -> list[str]:

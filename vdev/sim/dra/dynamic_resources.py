@@ -7,7 +7,7 @@ Error texts are the kubelet's. `pod_workers` decides when to start or retry a po
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from pydantic import TypeAdapter
 
@@ -15,10 +15,11 @@ from ...errors import HostError
 from ...hostfs import write_atomic
 from ..api.kinds import BY_NAME, Document
 from ..connection import CallError
+from ..kubelet.node_state import PodRecord
 from ..kubelet_life import Life
 from ..lint import error, warning
 from ..objects.container_edits import Edits
-from ..objects.pods import ContainerClaim, PodSpec
+from ..objects.pods import ContainerClaim
 from . import answer_lint, cdi_directory
 from .driver_registry import Answer, ClaimInfo, DriverClient, DriverRegistry, PreparedDevice
 
@@ -107,12 +108,12 @@ class DynamicResources:
 
     # --- prepare ----------------------------------------------------------------------------------------------------
 
-    async def prepare(self, pod: PodSpec, names: Sequence[str]) -> None:
-        """Prepare the claims of a pod with these names. Raises ClaimsError."""
-        async with self._locked((pod.namespace, name) for name in names):
+    async def prepare(self, pod: PodRecord) -> None:
+        """Prepare the claims of a pod. Raises ClaimsError."""
+        async with self._locked((pod.namespace, name) for name in pod.claim_names):
             # First check that all claims and drivers exist, and only then record the pod. A pod that fails here can be
             # deleted without its drivers.
-            claims = [self._fetch(pod, name) for name in names]
+            claims = [self._fetch(pod, name) for name in pod.claim_names]
             for driver in (driver for claim in claims for driver in _results(claim)):
                 self._client(driver, "prepare")
             infos = [self._info(claim) for claim in claims]
@@ -130,7 +131,7 @@ class DynamicResources:
                     info.prepared = True
                     self._journal.note_claim(info.key, "prepared", [each.id for each in info.devices])
 
-    def _fetch(self, pod: PodSpec, name: str) -> Document:
+    def _fetch(self, pod: PodRecord, name: str) -> Document:
         """Return a claim that the pod may use. Raises ClaimsError."""
         claim = self._life.settings.objects.find(_CLAIM, pod.namespace, name)
         if claim is None:

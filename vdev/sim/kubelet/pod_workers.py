@@ -116,7 +116,7 @@ class PodWorkers:
         if not pod.spec.claims and not pod.claim_names:
             return True
         try:
-            await self._dra.prepare(pod.spec, pod.claim_names)
+            await self._dra.prepare(pod)
         except ClaimsError as error:
             text = f"Failed to prepare dynamic resources: {error}"
             self._journal.events.append(Event(pod.spec.key, "FailedPrepareDynamicResources", text))
