@@ -3,8 +3,8 @@
 There are no fixed sleeps, because the node signals possible changes. The node also implements the steps.
 """
 
-import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -116,26 +116,21 @@ class _Player:
 
     async def _await(self, expect: Expect) -> None:
         """Wait until an expectation is true, and then check that it stays true for `stays` seconds."""
-        found: list[str] = []
-        try:
-            async with asyncio.timeout(self._patience):
-                while found := await self._differences(expect):
-                    await self._change()
-        except TimeoutError:
-            why = "; ".join([*found, *await self._node.causes()])
-            raise ScenarioError(f"still not true after {self._patience:g} s: {why}") from None
-        try:
-            async with asyncio.timeout(expect.stays):
-                while expect.stays:
-                    await self._change()
-                    if found := await self._differences(expect):
-                        raise ScenarioError(f"it was true, but not for {expect.stays:g} s: {'; '.join(found)}")
-        except TimeoutError:
-            return
-
-    async def _change(self) -> None:
-        await self._node.change()
-        await self.check()
+        begun, true_since = time.monotonic(), None
+        while True:
+            found = await self._differences(expect)
+            now = time.monotonic()
+            if not found:
+                true_since = now if true_since is None else true_since
+                if now - true_since >= expect.stays:
+                    return
+            elif true_since is not None:
+                raise ScenarioError(f"it was true, but not for {expect.stays:g} s: {'; '.join(found)}")
+            elif now - begun >= self._patience:
+                why = "; ".join([*found, *await self._node.causes()])
+                raise ScenarioError(f"still not true after {self._patience:g} s: {why}")
+            await self._node.change()
+            await self.check()
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 
