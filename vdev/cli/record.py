@@ -320,7 +320,7 @@ def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece |
     """The piece whose serial number, UUID or PCI address is in the id."""
     for piece in hardware:
         for name in (piece.serial, piece.place if piece.kind == "pci" else ""):
-            if len(name) >= _SHORTEST and name in device:
+            if name and (device == name or (len(name) >= _SHORTEST and name in device)):
                 return piece
     return None
 
