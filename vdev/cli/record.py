@@ -173,6 +173,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _UNFIT = re.compile(rf"{REPLICA_MARK}|[^A-Za-z0-9._:-]+")  # in the id of a virtual device
 _MAX_ID = 54  # leaves room for a replica's number
+_NVIDIA = "10de"
 _SHORTEST = 4  # characters of a serial number that is looked for in ids
 
 
@@ -280,7 +281,7 @@ class Recording:
             bad = [replica_id(own, number) for number in range(replicas) if is_shared and not healthy.get(number)]
             if not any(healthy.values()):
                 bad = [own]
-            piece = _piece_of(base, self.hardware)
+            piece = _piece_of(base, self.hardware) or _only_model(resource, base, self.hardware)
             preset = "" if base.startswith("MIG-") else _preset(piece, resource)
             numa = next((slot.numa for slot in slots if slot.numa), ())
             if len(numa) > 1:
@@ -304,7 +305,8 @@ class Recording:
         if first.piece is not None and not first.preset:
             virtual["attributes"] = first.piece.attributes
         name = self.draft.entry_name(first.resource.rpartition("/")[2])
-        places = [f"{device.id}: {self._described(device.piece)}" for device in alike if device.piece]
+        placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
+        places = [f"{own}: {self._described(piece)}" for own, piece in placed]
         self.draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)
         if first.replicas > 1:
             self.draft.share(first.resource, first.replicas, name)
@@ -323,6 +325,14 @@ def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece |
             if name and (device == name or (len(name) >= _SHORTEST and name in device)):
                 return piece
     return None
+
+
+def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
+    """The model of a GPU with an unknown UUID, if all GPUs of the node have one model. Its place is not known."""
+    if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
+        return None
+    models = {piece.product for piece in hardware if piece.vendor == _NVIDIA and piece.is_accelerator}
+    return HardwarePiece("pci", "", _NVIDIA, models.pop()) if len(models) == 1 else None
 
 
 def _preset(piece: HardwarePiece | None, resource: str) -> str:

@@ -1,5 +1,6 @@
 """Recordings: the hardware that is read, the resulting configuration, and hidden values."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -51,12 +52,13 @@ def test_ids_and_numa_nodes_stay() -> None:
 
 
 def test_a_known_model_has_its_preset() -> None:
-    """It is found by UUID and PCI id. Partitions have no preset."""
+    """It is found by UUID and PCI id, or if the node has one model. Partitions have no preset."""
     devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
-    text, lists = played(devices, A100)
-    (entry,) = yaml.safe_load(text)["devices"]
-    assert ("a100-sxm4-40gb", list(UUIDS[:2])) == (entry["virtual"]["preset"], entry["virtual"]["ids"])
-    assert list(UUIDS[:2]) == list(lists["nvidia.com/gpu"])
+    for hardware in (A100, [replace(piece, serial="") for piece in A100]):
+        text, lists = played(devices, hardware)
+        (entry,) = yaml.safe_load(text)["devices"]
+        assert ("a100-sxm4-40gb", list(UUIDS[:2])) == (entry["virtual"]["preset"], entry["virtual"]["ids"])
+        assert list(UUIDS[:2]) == list(lists["nvidia.com/gpu"])
     mig = [KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000001", (0,))]
     assert "preset" not in played(mig, A100)[0]
 
