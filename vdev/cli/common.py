@@ -147,10 +147,10 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
-def more(found: Sequence[object], what: str = "", *, shown: int = SHOWN) -> Iterator[str]:
+def more(found: Sequence[object], *, shown: int = SHOWN) -> Iterator[str]:
     """Yield a line with the number of items that are not shown, if there are any."""
     if len(found) > shown:
-        yield f"  … and {len(found) - shown} more{what}; --output json lists all"
+        yield f"  … and {len(found) - shown} more; --output json lists all"
 
 
 def cdi_lines(devices: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -86,7 +86,8 @@ def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[
     bad = sum(each["health"] != "Healthy" for each in devices)
     unhealthy = f"{bad} unhealthy" if bad else "all healthy"
     offered = f"{counted(len(resources), 'resource')}, {counted(len(devices), 'device')}"
-    yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
+    held = sum(bool(device["holder"]) for device in devices)
+    yield f"{offered}: {unhealthy}, {held} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
@@ -114,18 +115,15 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
 
 def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
     for each in drivers:
-        slices, claims = each["slices"], each["claims"]
         why = "" if server else " (no API server is known)"
-        published = counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
+        published = counted(each["slices"], "ResourceSlice") if each["slices"] else f"no slice: NOT PUBLISHED{why}"
         devices = counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or not _is_healthy(device)]
         unhealthy = f", {each['unhealthy']} unhealthy" if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         columns: common.Columns = {"DEVICE": "name", "HEALTH": "health", "REASON": _why}
         yield from common.table(columns, tainted, most=common.SHOWN)
-        for claim in claims[: common.SHOWN]:
-            yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
-        yield from common.more(claims, " claims")
+        yield from common.table(_CLAIM, each["claims"], most=common.SHOWN)
 
 
 def _config(config: dict[str, Any]) -> Iterator[str]:
@@ -148,15 +146,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
     yield f"{counts}; mend the commands and files that the configuration has for them"
-    to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
-    for each in actions["failures"][:_ACTIONS]:
-        pod = f", pod {each['pod']}" if each["pod"] else ""
-        again = each["occasion"] == "onRelease" and (each["resource"], each["device"]) in to_do
-        hint = "; it is tried again, and until then no pod starts with it" if again else ""
-        where = f"{each['occasion']} of {each['device']} ({each['resource']}){pod}, {_ago(each['at'])}"
-        yield f"  {where}: {common.printable(each['reason'])}{hint}"
-    if len(actions["failures"]) > _ACTIONS:
-        yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
+    yield from common.table(_ACTION, actions["failures"], most=_ACTIONS)
 
 
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
@@ -169,10 +159,6 @@ def _drill(faults: dict[str, Any]) -> Iterator[str]:
 def _is_well(resource: dict[str, Any]) -> bool:
     every = resource["allocatable"] == resource["capacity"]
     return every and resource["state"] == "registered" and not resource["problem"] and not resource["draining"]
-
-
-def _held(devices: list[dict[str, Any]]) -> int:
-    return sum(bool(device["holder"]) for device in devices)
 
 
 def _resource(resource: dict[str, Any]) -> Iterator[str]:
@@ -205,6 +191,18 @@ def _ago(moment: float | None) -> str:
     return f"{seconds} s ago"
 
 
+_CLAIM: common.Columns = {
+    "CLAIM": lambda claim: f"{claim['namespace']}/{claim['name']}",
+    "DEVICES": "devices",
+}
+_ACTION: common.Columns = {
+    "ACTION": "occasion",
+    "RESOURCE": "resource",
+    "DEVICE": "device",
+    "POD": "pod",
+    "FAILED": lambda action: _ago(action["at"]),
+    "REASON": "reason",
+}
 _DEVICE: common.Columns = {
     "ID": "id",
     "DEVICE": "selector",
