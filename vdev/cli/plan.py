@@ -187,7 +187,7 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
     """The plan for people. `chosen` are the files that were chosen from directories."""
     yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "")
     for resource in new.plan.devices.resources.values():
-        yield from _resource_lines(resource)
+        yield from _resource_lines(new, resource)
     if new.refused:
         more = "; the resources above have no errors" if new.plan.devices.resources else ""
         yield f"\na running vdev would refuse this configuration as a whole{more}"
@@ -231,9 +231,13 @@ _SLOT: common.Columns = {
 }
 
 
-def _resource_lines(resource: Resource) -> Iterator[str]:
+def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
     count = counted(len(resource.slots), "device")
     yield f"\n{resource.name}: {count}, {resource.healthy} healthy"
+    patterns = new.plan.observed.spec.resources
+    for each in (*patterns.gpus, *patterns.mig):
+        if each.name == resource.name:
+            yield f"  named by the pattern {each.pattern!r}"
     yield from common.table(_SLOT, resource.slots, most=common.SHOWN)
 
 

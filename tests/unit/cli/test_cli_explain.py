@@ -53,6 +53,15 @@ def test_a_plan_without_candidates_says_where_it_looked(vdev, written, tmp_path)
     assert "usb vendor 10c4 matches no device on this node" in err
 
 
+def test_a_plan_shows_which_pattern_gave_a_name(vdev, written):
+    patterns = '{gpus: [{pattern: "*A100*", name: a100}], mig: [{pattern: "1g.*", name: small}]}'
+    gpus = 'name: g, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}, partitions: {"0": [1g.5gb]}'
+    file = written(f"flags: {{migStrategy: mixed}}\nresources: {patterns}\ndevices: [{{{gpus}}}]")
+    _, out, _ = vdev("plan", file)
+    assert "nvidia.com/a100: 1 device, 1 healthy\n  named by the pattern '*A100*'\n" in out
+    assert "nvidia.com/small: 1 device, 1 healthy\n  named by the pattern '1g.*'\n" in out
+
+
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
 LABELED = """
