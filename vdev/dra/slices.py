@@ -200,13 +200,15 @@ def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) ->
         case "duplicateName":  # in an additional slice, because the server refuses duplicates within one slice
             again = [{**spec, "devices": spec["devices"][:1]} for spec in wanted if spec.get("devices")]
             return changes([*wanted, *again[:1]], present)
-        case "oldGeneration":
+        case "oldGeneration" if wanted:
             old = [each for each in present if each["spec"].get("devices") == [{"name": STALE}]]
             found = changes(wanted, [each for each in present if each not in old], least=2)
-            if old or not wanted:
+            if old:
                 return found
             pool = {**wanted[-1]["pool"], "generation": 1, "resourceSliceCount": 1}
             obsolete = {**wanted[-1], "pool": pool, "devices": [{"name": STALE}]}
             return replace(found, create=(*found.create, (len(wanted), obsolete)))
+        case "oldGeneration":
+            return changes(wanted, present)
         case _:  # nothing is written
             return Changes()

@@ -106,6 +106,14 @@ def test_a_taint_keeps_its_time():
     assert "timeAdded" not in third["taints"][0]
 
 
+def test_a_fault_leaves_no_slice_of_a_removed_pool():
+    server = Server()
+    server.settle([spec("a")], "oldGeneration")
+    assert {(1, 1), (2, 1)} == server.pools
+    server.settle([], "oldGeneration")
+    assert [] == server.slices
+
+
 POOLS = st.lists(st.sets(st.sampled_from("abcdefgh"), max_size=3), min_size=1, max_size=4).map(
     lambda pools: [spec(*sorted(f"{name}{number}" for name in names)) for number, names in enumerate(pools)]
 )
