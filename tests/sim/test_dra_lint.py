@@ -7,7 +7,7 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim import manifest
+from vdev.sim import Edits, manifest
 from vdev.sim.dra import cdi_directory, pools
 
 
@@ -166,7 +166,7 @@ def resolved(directory, names, containers, **more):
     devices = [{"name": name, "containerEdits": each} for name, each in containers.items()]
     document = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices, **more}
     (directory / "gpu.json").write_text(json.dumps(document))
-    return cdi_directory.resolve(directory, [f"acme.dev/gpu={name}" for name in names])
+    return cdi_directory.resolve(directory, Edits(cdi_devices=tuple(f"acme.dev/gpu={name}" for name in names)))
 
 
 def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):

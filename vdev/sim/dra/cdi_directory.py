@@ -30,9 +30,9 @@ class Resolved:
     findings: Sequence[Finding]  # overwritten variables, invalid files and useless mounts
 
 
-def resolve(directory: Path, names: Iterable[str]) -> Resolved:
-    """Resolve qualified names in order. Blocks."""
-    wanted = list(dict.fromkeys(names))
+def resolve(directory: Path, given: Edits) -> Resolved:
+    """Resolve the CDI names of a container's edits in order, and apply the edits that they stand for. Blocks."""
+    wanted = list(dict.fromkeys(given.cdi_devices))
     specs, problems = _specs(directory)
     found: dict[str, tuple[Document, Document]] = {}
     for spec in specs:
@@ -45,8 +45,8 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
     env: dict[str, str] = {}
     setter: dict[str, str] = {}  # the last CDI name that sets each variable
     replaced: list[tuple[str, str]] = []  # overwritten values of variables
-    nodes: dict[str, DeviceNode] = {}
-    mounts: dict[str, Mount] = {}
+    nodes = {each.container_path: each for each in given.devices}
+    mounts = {each.container_path: each for each in given.mounts}
     for name, edits in _in_order(found, wanted):
         for line in edits.get("env") or []:
             variable, _, value = str(line).partition("=")
@@ -68,8 +68,9 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
         if not set(value.split(",")).issubset(env[variable].split(",")):
             text = f"{variable}: {setter[variable]} sets {env[variable]!r}, which hides {value!r}"
             findings.append(error("cdi-overwritten", "", text))
-    merged = Edits(env, tuple(mounts.values()), tuple(nodes.values()), cdi_devices=tuple(wanted))
-    return Resolved(merged, [name for name in wanted if name not in found], findings)
+    envs = {**given.envs, **env}
+    applied = Edits(envs, tuple(mounts.values()), tuple(nodes.values()), given.annotations, tuple(wanted))
+    return Resolved(applied, [name for name in wanted if name not in found], findings)
 
 
 def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[str]) -> Iterator[tuple[str, Document]]:

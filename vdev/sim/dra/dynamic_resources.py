@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 
@@ -75,17 +76,17 @@ class DynamicResources:
         """Return health and message by resourceID. That is the first CDI name of a device."""
         return {each.cdi[0] if each.cdi else each.id: self.drivers.health_of(each) for each in devices}
 
-    async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
-        """Return the edits for the CDI names of a container: first of its claims, then the names `given` by plugins.
+    async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Edits) -> Edits:
+        """Apply the CDI names of a container to the edits `given` by plugins: first those of claims, then of plugins.
 
         Raises UnresolvedError.
         """
         devices = [device for each in claims for device in self.prepared(namespace, each.claim, each.request)]
-        names = [*(name for device in devices for name in device.cdi), *given]
-        directory = self._cdi_dir
-        if directory is None or not names:
-            return Edits(cdi_devices=tuple(dict.fromkeys(names)))
-        found = await asyncio.to_thread(cdi_directory.resolve, directory, names)
+        names = [*(name for device in devices for name in device.cdi), *given.cdi_devices]
+        wanted = replace(given, cdi_devices=tuple(dict.fromkeys(names)))
+        if self._cdi_dir is None or not names:
+            return wanted
+        found = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, wanted)
         self._journal.find(found.findings)
         if found.missing:
             text = f"unresolvable CDI devices {', '.join(found.missing)}"
@@ -176,7 +177,7 @@ class DynamicResources:
             info.drivers[driver] = devices
         if self._cdi_dir is not None:
             names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
-            resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
+            resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, Edits(cdi_devices=tuple(names)))
             if resolved.missing:
                 text = f"CDI device {resolved.missing[0]} does not resolve; the runtime will refuse the container"
                 find([error("cdi-unresolved", driver, text)])

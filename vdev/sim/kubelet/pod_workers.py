@@ -5,7 +5,6 @@ Pods are stored in `node_state`. The device manager chooses the devices of a con
 
 import asyncio
 import os
-from dataclasses import replace
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -160,8 +159,7 @@ class PodWorkers:
             lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in conflicts
         )
         claims = pod.container_claims(spec.name)
-        resolved = await self._dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
-        edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
+        edits = await self._dra.edits(pod.spec.namespace, claims, edits)
         if (host_root := self._life.settings.host_root) is not None:
             # The kubelet does not check device nodes, but the runtime cannot start the container without them.
             for path in [node.host_path for node in edits.devices]:

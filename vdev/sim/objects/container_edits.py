@@ -42,19 +42,6 @@ class Edits:
     cdi_devices: tuple[str, ...] = ()
 
 
-def overlaid(first: Edits, second: Edits) -> Edits:
-    """Combine two edits. For the same variable, path or annotation, the second one wins."""
-    mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
-    nodes = {each.container_path: each for each in (*first.devices, *second.devices)}
-    return Edits(
-        {**first.envs, **second.envs},
-        tuple(mounts.values()),
-        tuple(nodes.values()),
-        {**first.annotations, **second.annotations},
-        (*first.cdi_devices, *second.cdi_devices),
-    )
-
-
 def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> tuple[Edits, list[str]]:
     """Merge responses by resource. For the same variable, path, annotation or CDI name, the first one wins.
 
