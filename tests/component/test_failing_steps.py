@@ -253,3 +253,21 @@ telemetry: {address: "127.0.0.1:0"}
     await kubelet.wait_until(lambda: tools.without_tools, what="the failure")
     tools.make.failure = None
     await kubelet.wait_until(lambda: not tools.without_tools, what="the tools")
+
+
+async def test_data_of_tools_that_cannot_be_written(kubelet, start_agent):
+    """It is a problem until the data of all devices are written, or no device needs them any more."""
+    text = DEVICES.replace(NPU, "nvidia.com/gpu").replace("count: 2", "preset: a100-sxm4-40gb, count: 2")
+    agent = await start_agent(text + "telemetry: {}\n", write_tools=0.05, **SOON)
+    tools = agent.agent.tools
+    tools._write = Trouble(tools._write, OSError(28, "No space left on device"))
+    said = "writing data for tools in containers failed: No space left on device"
+    await kubelet.run_pod(manifest("p", {"nvidia.com/gpu": 1}))
+    await kubelet.wait_until(lambda: failing(agent) == [said], what="the problem")
+    attempts, tools._write.failure = tools._write.attempts, None
+    await kubelet.wait_until(lambda: [] == failing(agent) and tools._write.attempts > attempts, what="its end")
+    tools._write.failure = OSError(28, "No space left on device")
+    await kubelet.wait_until(lambda: failing(agent) == [said], what="the problem")
+    await kubelet.delete_pod("p")
+    agent.edit(text)
+    await kubelet.wait_until(lambda: [] == failing(agent), what="its end")

@@ -123,13 +123,12 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         write_atomic(Path(directory, tool.value), text.encode())
 
     async def work(self) -> None:
-        """Rewrite the data, and wait for the next plan, or for a few seconds."""
-        self._plan_changed.clear()
-        pause = None
-        if self._plan is not None and self._ready:
-            pause = self._intervals.write_tools
-            await asyncio.to_thread(self._refresh, self._plan)
+        """Wait for the next plan, or for a few seconds, and rewrite the data."""
+        pause = self._intervals.write_tools if self._plan is not None and self._ready else None
         await self._clock.wait(self._plan_changed, pause)
+        self._plan_changed.clear()
+        if self._plan is not None and self._ready:
+            await asyncio.to_thread(self._refresh, self._plan)
 
     def _refresh(self, plan: DesiredState) -> None:
         """Write the current data. Raises OSError or HostError if that fails for a device, after all others."""
