@@ -14,6 +14,7 @@ from .found import Candidate, Check, Findings, Found, Numbering
 from .sysfs_source import NodeFinder, SysTree
 
 _LISTING = "/sys/bus/usb/devices"
+_CONDITIONS = frozenset({"vendor", "product", "serial", "port", "class"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +142,7 @@ def _checks(source: Usb, device: _Usb) -> tuple[Check, ...]:
 
 
 def _conditions(source: Usb) -> dict[str, str]:
-    conditions = {
-        "vendor": source.vendor,
-        "product": source.product,
-        "serial": source.serial,
-        "port": source.port,
-        "class": source.class_,
-    }
-    return {key: value for key, value in conditions.items() if value}
+    return {key: value for key, value in source.by_key.items() if key in _CONDITIONS and value}
 
 
 def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:
