@@ -39,6 +39,6 @@ def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", faults=
             holders[name, replica_id(device, number)] = Holder(pod, container)
     hits = [(rule(**each), frozenset({key(place)})) for place, effects in (faults or {}).items() for each in effects]
     plan = plan_of(text, node, in_use=InUse(devices=holders), faults=ActiveFaults(tuple(hits)))
-    sensors = Sensors(node)
+    sensors = Sensors()
     sensors.update(plan, pod_loads, since)
     return list(sensors.measured(at))

@@ -55,7 +55,7 @@ class Member:
         # Labels come before capacity, so that they exist when a scheduler sees the capacity; slices come last.
         self.appliers: tuple[ApiApplier, ...] = (NodeLabels(access), NodeStatus(access), slices, self._events)
         self.writers: tuple[Writer, ...] = (*self.appliers, notes)  # each runs in a separate task
-        self.sensors = Sensors(node.name)  # the same as on a node with a kubelet
+        self.sensors = Sensors()  # the same as on a node with a kubelet
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
         self._progresses: Progresses = {}  # the states of the partition layouts that labels of the Node choose

@@ -106,7 +106,7 @@ class Telemetry(Applier):
         self._retrier = retrier
         self._on_change = on_change
         self._api = api
-        self._sensors = Sensors(options.node_name)
+        self._sensors = Sensors()
         self._section = _OFF
         self._section_changed = asyncio.Event()
         self._pods: Informer[Range | Problem] | None = None

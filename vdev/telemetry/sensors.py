@@ -23,8 +23,7 @@ _LINK = 100  # the score of one NVLink between two devices
 class Sensors:
     """The sensors of a node. The same seed and node name give the same values on each run."""
 
-    def __init__(self, node: str) -> None:
-        self._node = node
+    def __init__(self) -> None:
         self._simulated: dict[str, SimulatedDevice] = {}  # by the id of the whole device, in the order of the output
         self._lock = threading.Lock()  # held while a thread updates or reads the sensors
 
@@ -35,7 +34,7 @@ class Sensors:
         faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
         simulated: dict[str, SimulatedDevice] = {}
         with self._lock:
-            for infos in _present(plan, self._node, entries) if entries else ():
+            for infos in _present(plan, entries) if entries else ():
                 raw = infos[0].device.raw
                 device = self._simulated.get(raw.id)
                 known = {each.device.id: each for each in device.parts} if device else {}
@@ -44,7 +43,7 @@ class Sensors:
                     last = known.get(info.device.id)
                     # A ramp goes on while the same pods use the device.
                     since = last.since if last and last.pods == info.pods else at if info.pods else 0.0
-                    seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
+                    seed = f"{plan.observed.spec.faults.seed}/{plan.observed.node}/{info.device.id}"
                     spec = entries[raw.entry].telemetry or EntryTelemetry()
                     parts.append(replace(info, load=_load(spec, info.pods, pod_loads), since=since, seed=seed))
                 # The Xids and faults of the device and of its partitions.
@@ -128,9 +127,9 @@ def _links(found: Iterable[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, i
     return links
 
 
-def _present(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> list[list[DeviceInfo]]:
+def _present(plan: DesiredState, measured: Mapping[str, Entry]) -> list[list[DeviceInfo]]:
     """The partitions of each whole device, or the device itself if it has none, in the order of the file."""
-    users, known = _users(plan, node), device_infos(plan)
+    users, known = _users(plan), device_infos(plan)
     slots = [slot for resource in plan.devices.each_once.values() for slot in resource.slots]
     # Partitions that claims have made.
     claimable = (slot for resource in plan.devices.claimable.values() for slot in resource.slots)
@@ -150,7 +149,7 @@ def _present(plan: DesiredState, node: str, measured: Mapping[str, Entry]) -> li
     return sorted(parts, key=lambda infos: (order[infos[0].device.raw.entry], infos[0].device.raw.index))
 
 
-def _users(plan: DesiredState, node: str) -> dict[str, dict[Use, None]]:
+def _users(plan: DesiredState) -> dict[str, dict[Use, None]]:
     """The containers and claims that have each device, by its id."""
     found: dict[str, dict[Use, None]] = {}
     for key, holder in sorted(plan.observed.in_use.devices.items()):
@@ -158,7 +157,7 @@ def _users(plan: DesiredState, node: str) -> dict[str, dict[Use, None]]:
             found.setdefault(base_id(key[1]), {})[Use(holder.pod, holder.container)] = None
     for use in plan.observed.in_use.claims:
         pool = plan.pools.get(use.driver)
-        published = pool.by_name.get(use.device) if pool and use.pool == node else None
+        published = pool.by_name.get(use.device) if pool and use.pool == plan.observed.node else None
         if published is not None:
             found.setdefault(published.device.id, {})[use] = None
     return found
