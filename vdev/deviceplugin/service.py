@@ -188,9 +188,12 @@ class ResourceService:
             options=self.servicer.options(),
         )
         async with registration.connection(self._kubelet.socket) as channel:
-            # Only now, because a starting kubelet removes all sockets before it listens. It would dial a missing socket
-            # for ten seconds.
-            if not await self._is_served(server):
+            # The socket is checked only now, because a starting kubelet removes all sockets before it listens, and it
+            # would dial a missing one for ten seconds. It may be a new kubelet: if that were noticed after the
+            # registration, the resource would be registered twice.
+            await self._kubelet.check()
+            self._notice_kubelet()
+            if not await asyncio.to_thread(lambda: server.owns_socket() and self._agent.lock.is_ours()):
                 raise SocketError(f"the socket of {self.name} was removed before its registration; a new one is made")
             for _ in range(2 if fault.twice else 1):
                 await registration.register(channel, request)
@@ -223,15 +226,6 @@ class ResourceService:
         """Count failures from 0 for a new kubelet."""
         if self._generation != self._kubelet.generation:
             self._generation, self._attempt = self._kubelet.generation, 0
-
-    async def _is_served(self, server: SocketServer) -> bool:
-        """Whether the kubelet that answers now can reach the socket.
-
-        It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
-        """
-        await self._kubelet.check()
-        self._notice_kubelet()
-        return await asyncio.to_thread(lambda: server.owns_socket() and self._agent.lock.is_ours())
 
     async def _sleep(self, seconds: float) -> None:
         """Pause, at most until there is a new kubelet, or fault rules change."""

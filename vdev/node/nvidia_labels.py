@@ -109,11 +109,12 @@ def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
 
 def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
     """The NVLink domain, if all GPUs with one have the same."""
-    cluster = {gpu.attributes["fabricClusterUuid"] for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
-    clique = {gpu.attributes.get("fabricCliqueId", "0") for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
-    if len(cluster) != 1 or len(clique) != 1:
-        return {}
-    return {"nvidia.com/gpu.clique": f"{cluster.pop()}.{clique.pop()}"}
+    domains = {
+        f"{cluster}.{gpu.attributes.get('fabricCliqueId', '0')}"
+        for gpu in gpus
+        if (cluster := gpu.attributes.get("fabricClusterUuid"))
+    }
+    return {"nvidia.com/gpu.clique": domains.pop()} if len(domains) == 1 else {}
 
 
 # --- whole devices ---------------------------------------------------------------------------------------------------
