@@ -15,7 +15,7 @@ import structlog
 from ..faults.engine import Engine
 from ..kube.errors import Missing
 from ..kube.informer import Informer
-from ..kube.objects import MANAGER, RESOURCE_SLICES
+from ..kube.objects import RESOURCE_SLICES
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..node.ownership import owned, owned_by_others
@@ -207,7 +207,7 @@ class ResourceSlices(ApiApplier):
 
 def _is_ours(document: Document) -> bool:
     """Whether vdev published it, even if another client changed it later."""
-    return bool(owned(document, "spec", manager=MANAGER, by_apply=False))
+    return bool(owned(document, "spec"))
 
 
 def _gated(spec: Document) -> frozenset[str]:

@@ -55,7 +55,7 @@ class NodeMaker:
         document = seen.document or {}
         change: dict[str, Any] = {"metadata": _version(document)}
         for part in ("labels", "annotations"):
-            ours = owned(document, "metadata", part, manager=MAKER, by_apply=False)
+            ours = owned(document, "metadata", part, manager=MAKER)
             change["metadata"][part] = dict.fromkeys(ours - {HOSTNAME})  # a kubelet needs this label
         taints = _taints(document, ())
         if taints != _taints_of(document):
@@ -100,9 +100,7 @@ def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
     present, metadata = document["metadata"], wanted.metadata()
     changes = {
-        part: _differences(
-            metadata[part], present.get(part) or {}, owned(document, "metadata", part, manager=MAKER, by_apply=False)
-        )
+        part: _differences(metadata[part], present.get(part) or {}, owned(document, "metadata", part, manager=MAKER))
         for part in ("labels", "annotations")
     }
     taints = _taints(document, wanted.taints())
@@ -120,7 +118,7 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     for part in ("capacity", "allocatable"):
         present = status.get(part) or {}
         same = {name: present[name] for name in amounts if amount_of(present.get(name)) == amount_of(amounts[name])}
-        ours = owned(document, "status", part, manager=MAKER, subresource="status", by_apply=False)
+        ours = owned(document, "status", part, manager=MAKER)
         if change := _differences({**amounts, **same}, present, ours):
             changes[part] = change
     return {"metadata": _version(document), "status": changes} if changes else {}

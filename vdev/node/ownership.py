@@ -13,35 +13,29 @@ from typing import Any
 from ..kube.api import Api
 from ..kube.objects import MANAGER, NODES, metadata_of
 
+_STATUS = "status"
 
-def owned(
-    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "", by_apply: bool = True
-) -> frozenset[str]:
-    """The keys below a path that the manager owns; for a list, the keys of its items.
 
-    With `by_apply` False, this includes keys that it owns by writes other than an apply.
-    """
+def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER) -> frozenset[str]:
+    """The keys below a path that the manager owns; for a list, the keys of its items."""
     entries = metadata_of(document).get("managedFields") or ()
-    mine = (entry for entry in entries if _is_of(entry, manager, subresource, by_apply=by_apply))
-    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
+    return frozenset(key for entry in entries if _is_of(entry, manager, path) for key, _ in _keys(entry, path))
 
 
-def owned_by_others(
-    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
-) -> Mapping[str, str]:
-    """The keys below a path that other managers own, or this one by writes other than an apply; each with its owner.
+def owned_by_others(document: Mapping[str, Any], *path: str) -> Mapping[str, str]:
+    """The keys below a path that other managers than vdev own, each with its owner.
 
     A manager that owns only fields of a list item, as a kubelet does in its conditions, does not own the item.
     """
     entries = metadata_of(document).get("managedFields") or ()
-    others = (entry for entry in entries if not _is_of(entry, manager, subresource, by_apply=True))
+    others = (entry for entry in entries if not _is_of(entry, MANAGER, path))
     return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
 
 
-def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
-    """Whether an entry lists fields that this manager wrote; with `by_apply`, only those of an apply."""
-    is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
-    return is_its and (not by_apply or entry.get("operation") == "Apply")
+def _is_of(entry: Mapping[str, Any], manager: str, path: tuple[str, ...]) -> bool:
+    """Whether an entry has the fields that this manager wrote in the subresource of the path."""
+    subresource = _STATUS if path[0] == _STATUS else ""
+    return entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
 
 
 def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
@@ -60,7 +54,6 @@ def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str
 
 # --- the fields of a Node ---------------------------------------------------------------------------------------------
 
-_STATUS = "status"
 _CONDITIONS = "conditions"
 
 
@@ -94,10 +87,8 @@ async def clean(api: Api, fields: OwnedFields) -> None:
         await api.apply(NODES, fields.node, {}, force=True, subresource=_STATUS)
 
 
-async def cleared(
-    api: Api, document: Mapping[str, Any], wanted: Mapping[str, Any], manager: str = MANAGER
-) -> Mapping[str, Any]:
-    """Remove fields that only the manager owns, from each part of the status that `wanted` lacks; returns the Node.
+async def cleared(api: Api, document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove fields that only vdev owns, from each part of the status that `wanted` lacks; returns the Node.
 
     An apply would remove such a part as a whole if no other manager owns an item of it. That would remove the capacity
     and conditions with which a kubelet registered the Node, such as Ready: no manager owns these, because the kubelet
@@ -108,9 +99,7 @@ async def cleared(
     for part in ("capacity", "allocatable", _CONDITIONS):
         if wanted.get(part):
             continue
-        mine = owned(document, _STATUS, part, manager=manager, subresource=_STATUS)
-        others = owned_by_others(document, _STATUS, part, manager=manager, subresource=_STATUS)
-        names = sorted(mine - others.keys())
+        names = sorted(owned(document, _STATUS, part) - owned_by_others(document, _STATUS, part).keys())
         if names:
             is_list = part == _CONDITIONS
             removed[part] = [{"type": each, "$patch": "delete"} for each in names] if is_list else dict.fromkeys(names)
@@ -121,12 +110,9 @@ async def cleared(
 
 
 def _owned_fields(document: Mapping[str, Any]) -> OwnedFields:
-    capacity, allocatable, conditions = (
-        owned(document, _STATUS, part, subresource=_STATUS) for part in ("capacity", "allocatable", _CONDITIONS)
-    )
     return OwnedFields(
         str(metadata_of(document).get("name")),
         tuple(sorted(owned(document, "metadata", "labels"))),
-        tuple(sorted(capacity | allocatable)),
-        tuple(sorted(conditions)),
+        tuple(sorted(owned(document, _STATUS, "capacity") | owned(document, _STATUS, "allocatable"))),
+        tuple(sorted(owned(document, _STATUS, _CONDITIONS))),
     )

@@ -94,9 +94,9 @@ class NodeStatus(ApiApplier):
             present = status.get(part) or {}
             if any(amount_of(present.get(name)) != amount for name, amount in amounts.items()):
                 return False
-            if not owned(document, _STATUS, part, subresource=_STATUS) <= amounts.keys():
+            if not owned(document, _STATUS, part) <= amounts.keys():
                 return False
-        if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each["type"] for each in self._conditions}:
+        if owned(document, _STATUS, "conditions") != {each["type"] for each in self._conditions}:
             return False
         present = {each.get("type"): each for each in status.get("conditions") or ()}
         return all(each.items() <= present.get(each["type"], {}).items() for each in self._conditions)
