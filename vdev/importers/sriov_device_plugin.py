@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .draft import Draft, Item, listed, mapping
-from .sources import Form, ImportOptions, trees
+from .draft import Draft, Item, mapping
+from .sources import Form, ImportOptions
 
 _PREFIX = "intel.com"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
@@ -54,7 +54,8 @@ def _pool(draft: Draft, pool: Item, prefix: str) -> None:
         return
     variable = f"PCIDEVICE_{domain}_{name}".replace(".", "_").replace("-", "_").upper()
     topology = {"excludeTopology": True} if pool.flag("excludeTopology") else {}
-    for selector in _selectors(draft, pool):
+    is_list = isinstance(pool.value("selectors"), list)
+    for selector in pool.items("selectors") if is_list else [pool.item("selectors")]:
         if key := next((key for key in _NOT_IN_SYSFS if selector.value(key)), ""):
             selector.omit(f"sysfs does not show this property, so {resource} lacks these devices", key=key)
             continue
@@ -71,16 +72,6 @@ def _pool(draft: Draft, pool: Item, prefix: str) -> None:
                 sysfs |= {"children": children} if children else {}
                 body = {"name": draft.entry_name(name.replace("_", "-")), "resource": resource, "sysfs": sysfs}
                 draft.entry({**body, **topology, "container": container})
-
-
-def _selectors(draft: Draft, pool: Item) -> list[Item]:
-    given = pool.value("selectors")
-    if isinstance(given, str):
-        given = next(iter(trees(given, "selectors")), None)
-        if given is None:
-            draft.omit(pool.at("selectors"), "cannot be read")
-    items = listed(given) if isinstance(given, list) else [given]
-    return [Item(draft, each, f"{pool.at('selectors')}[{place}]") for place, each in enumerate(items)]
 
 
 def _matches(draft: Draft, selector: Item, kind: str, *, is_rdma: bool) -> Iterator[Match]:

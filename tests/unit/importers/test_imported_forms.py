@@ -391,7 +391,7 @@ NO_COUNTERPART = "has no counterpart here"
         ),
         (
             "resourceList: [{resourceName: a, selectors: {odd: 1}}]",
-            f"resourceList[0].selectors[0].odd {NO_COUNTERPART}",
+            f"resourceList[0].selectors.odd {NO_COUNTERPART}",
         ),
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
