@@ -168,9 +168,6 @@ def _actions(actions: Sequence[Action], report: ProblemReport) -> None:
 
 def _apis(entry: Entry, report: ProblemReport) -> None:
     """Check how the entry is advertised: keys without effect, and devices that two APIs count."""
-    for number, api in enumerate(entry.advertise):
-        if api in entry.advertise[:number]:
-            report.error(("advertise", number), f"{api} is listed twice")
     if ClaimApi.DRA not in entry.advertise:
         if entry.dra is not None:
             hint = "set advertise to [dra], or to [device-plugin, dra]"

@@ -63,10 +63,6 @@ def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> Non
         hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
         lenient = here.is_for_nvidia("cdiAnnotationPrefix")
         here.unless("cdiAnnotationPrefix", message, hint, instead, lenient=lenient)
-    has_only_cdi = chosen <= CDI_STRATEGIES
-    if chosen and plugin.pass_device_specs and has_only_cdi:
-        message = "passDeviceSpecs has no effect if only CDI strategies are on"
-        here.warning("passDeviceSpecs", message, "the nodes are in the CDI specification")
     if chosen >= CDI_STRATEGIES:
         message = "cdi-annotations and cdi-cri together inject every device twice"
         here.warning("deviceListStrategy", message, "one of them is enough")

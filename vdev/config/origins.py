@@ -22,7 +22,7 @@ from ..model.virtual import VirtualDevices
 from .loader import Document
 
 DEFAULT = "default"
-_SHORTHANDS = ("path", "names", "p50", "max")  # keys that can be written as a plain value instead of a mapping
+_SHORTHANDS = ("path", "names", "value", "p50", "max")  # keys that can be written as a plain value instead of a mapping
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 

@@ -61,7 +61,6 @@ def test_errors(subtests):
     cases = [
         ("advertise: []", "the list is empty"),
         ("advertise: [dar]", "'dar' is not allowed here; did you mean 'dra'? expected device-plugin or dra"),
-        ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
         ("dra: {}", "f:5:3: devices[0].dra: a is not advertised by dra, so dra has no effect; set advertise to [dra]"),
         ("advertise: device-plugin\n  dra: {driver: a.b}", "a is not advertised by dra"),
         ("advertise: dra\n  dra: {driver: A.b}", "'A.b' is not the name of a driver"),

@@ -96,3 +96,9 @@ def test_a_single_item_has_places_like_a_list_of_one():
     sources = {each.path: each.source for each in config.load_text(text, "f").origins()}
     assert ("f:4:17", "default") == (sources["devices[0].usb[0].vendor"], sources["devices[0].usb[0].permissions"])
     assert "f:5:12" == sources["devices[0].onNodes[0]"]
+
+
+def test_a_short_form_has_its_place():
+    text = "devices: [{name: a, resource: a.b/c, virtual: {}, advertise: dra, dra: {capacity: {x: 5}}}]"
+    sources = {each.path: each.source for each in config.load_text(text, "f").origins()}
+    assert "f:1:87" == sources["devices[0].dra.capacity.x.value"]
