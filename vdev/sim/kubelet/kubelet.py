@@ -103,7 +103,6 @@ class Kubelet:
             cdi_dir=None if cdi_dir is None else Path(cdi_dir),
             strict=strict,
         )
-        self._serial = 0
         self._process: KubeletProcess | None = None
         self._sources: asyncio.Task[None] | None = None
         self._scheduler = PodScheduler(self._settings)
@@ -229,9 +228,8 @@ class Kubelet:
 
         Raises ManifestError, and KubeletPanic if the real kubelet would panic.
         """
-        self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
-        spec = pod_manifest.parse(manifest, serial=self._serial)
+        spec = pod_manifest.parse(manifest)
         record = self._store.add(spec, affinity, waits_for_devices=wait_for_devices)
         await self._scheduler.bind(record)
         await self._pods_known()

@@ -10,8 +10,6 @@ from ...errors import UsageError
 from ...model.quantity import amount_of
 from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
-_UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
-
 
 class ManifestError(UsageError):
     """A manifest is not a Pod, or the API server would reject it."""
@@ -33,17 +31,17 @@ def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: M
     }
 
 
-def parse(document: Any, *, serial: int = 0) -> PodSpec:
-    """Parse a v1 Pod. A missing UID is derived from name and `serial`. Raises ManifestError."""
+def parse(document: Any) -> PodSpec:
+    """Parse a v1 Pod. It gets a UID if it has none. Raises ManifestError."""
     pod = _mapping(document, "the manifest")
     if pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
         raise ManifestError(f"expected a v1 Pod, found {pod.get('apiVersion')!r} {pod.get('kind')!r}")
     meta = _mapping(pod.get("metadata"), "metadata")
-    name = meta.get("name") or (f"{meta['generateName']}{serial:05x}" if meta.get("generateName") else None)
+    uid = str(meta.get("uid") or uuid.uuid4())
+    name = meta.get("name") or (f"{meta['generateName']}{uid[:8]}" if meta.get("generateName") else None)
     if not isinstance(name, str) or not name:
         raise ManifestError("metadata.name: expected a name")
     namespace = str(meta.get("namespace") or "default")
-    uid = str(meta.get("uid") or uuid.uuid5(_UID_SPACE, f"{namespace}/{name}/{serial}"))
     spec = _mapping(pod.get("spec"), "spec")
     found = [
         _container(document, f"spec.{field}[{i}]", init=field == "initContainers")
