@@ -145,7 +145,7 @@ async def test_pre_start_can_fail(start, kubelet, clock):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("register: {never: true}", "held back"),
+        ("register: {never: true}", "prevents the registration"),
         ("register: {version: v1alpha1}", "is not supported"),
         ("rpc: GetDevicePluginOptions, error: {}", ""),
         ("rpc: ListAndWatch, error: {}", ""),

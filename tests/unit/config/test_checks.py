@@ -127,7 +127,7 @@ def test_errors_in_an_entry(subtests):
         ('virtual: {node: {like: "null", containerPath: /dev/x/}}', "node.containerPath: '/dev/x/' ends in '/'"),
         (
             "glob: [{path: /dev/a}, {path: /dev/./a}]",
-            "devices[0].glob[1].path: /dev/./a is already taken in the container, at f:4:19; give each a path of its",
+            "devices[0].glob[1].path: /dev/./a is already taken in the container, at f:4:19; give each another path",
         ),
         (
             "virtual: {}\n    container: {mounts: [{hostPath: /b}, {hostPath: /c, containerPath: /b/}]}",
