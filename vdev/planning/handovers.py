@@ -129,7 +129,9 @@ class Holdings:
         All containers of a pod are one holder.
         """
         pod = next((named[key] for key in keys if key in named), "")
-        for (resource, device), slots in _by_device(keys).items():
+        by_device = grouped(((resource, base_id(slot)), slot) for resource, slot in keys)
+        for (resource, device), ids in by_device.items():
+            slots = set(ids)
             own = [each for each in self.all if each.device_key == (resource, device)]
             started = [each for each in own if each.is_started and (each.slots & slots or _is_of(each, pod, named))]
             allocated = [each for each in own if each.phase is Phase.ALLOCATED and each.slots & slots]
@@ -147,9 +149,3 @@ class Holdings:
 def _is_of(holding: Holding, pod: str, named: Mapping[Key, str]) -> bool:
     """Whether this pod has a slot of the holding now. The holding may be that of an ended pod with the same name."""
     return bool(pod) and holding.pod == pod and any(named.get(key) == pod for key in holding.keys)
-
-
-def _by_device(keys: Iterable[Key]) -> dict[DeviceKey, set[str]]:
-    """The slots of each device."""
-    found = grouped(((resource, base_id(slot)), slot) for resource, slot in keys)
-    return {device: set(slots) for device, slots in found.items()}

@@ -82,7 +82,6 @@ class HoldersReading:
 
     @property
     def on_disk(self) -> frozenset[Key]:
-        """The devices in the checkpoint."""
         return frozenset().union(*self.checkpoint.values())
 
 
@@ -115,7 +114,6 @@ class InUse:
     """The time since which a kubelet with an open stream has answered no call; None otherwise."""
 
     def may_hold(self, key: Key) -> bool:
-        """Whether a pod may hold the device."""
         return key in self.devices or key in self.in_flight
 
     def may_be_used(self, key: Key) -> bool:

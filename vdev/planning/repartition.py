@@ -172,8 +172,12 @@ def _advanced(
         return replace(now, state=RepartitionState.FAILED, sentence=wrong)
 
     # 3. Find the devices that change. New devices are left out, because no pod can hold them.
-    success = replace(now, state=RepartitionState.SUCCESS, parts=_target(entries, now))
-    if success.parts == current:
+    wanted = {
+        entry.name: {**current[entry.name], **(layout.parts if layout else {})}
+        for entry, layout in zip(entries, asked, strict=True)
+    }
+    success = replace(now, state=RepartitionState.SUCCESS, parts=wanted)
+    if wanted == current:
         return success
     old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (now, success))
     if errors_added := set(errors(new.problems)).difference(old.problems):
@@ -279,14 +283,6 @@ def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
         return choice.layouts.get(value)
     indices = {index for layout in choice.layouts.values() for index in layout.parts}
     return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(sorted(indices)))
-
-
-def _target(entries: Sequence[Entry], progress: Progress) -> PartsOfEntries:
-    """The partitions that come into force if the requested layout succeeds."""
-    return {
-        entry.name: {**progress.parts[entry.name], **(layout.parts if layout else {})}
-        for entry, layout in zip(entries, progress.asked or (), strict=True)
-    }
 
 
 def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | None = None) -> dict[int, Parts]:

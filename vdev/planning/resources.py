@@ -66,7 +66,6 @@ class Resource:
 
     @cached_property
     def raws(self) -> frozenset[str]:
-        """The ids of all raw devices."""
         return frozenset(slot.device.raw.id for slot in self.slots)
 
     @cached_property
@@ -116,7 +115,6 @@ class Resource:
 
     @cached_property
     def list_bytes(self) -> int:
-        """The size of its device list on the wire, in bytes."""
         return list_size(self.slots)
 
 
