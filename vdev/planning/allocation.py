@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..errors import AllocationError, InvalidRequest, UnknownDevice
 from ..model import telemetry
@@ -265,16 +266,12 @@ def _add_lists(
 # --- shares of memory and threads -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class MpsShare:
-    """The share of a device that a container gets; 0 means no limit."""
+class MpsShare(NamedTuple):
+    """A container's share of the device at `position` in the container's list; 0 means no limit."""
 
     position: int
-    """The device's position in the list of the container's devices."""
-    mib: int
-    """The share of the memory."""
-    percent: int
-    """The share of the threads."""
+    mib: int  # of memory
+    percent: int  # of threads
 
 
 def _add_mps(edits: ContainerEdits, resource: Resource, slots: Sequence[Slot]) -> None:
