@@ -5,6 +5,7 @@ import re
 import textwrap
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree as ET
@@ -14,25 +15,24 @@ from ..journal import Entry
 from .scenario import ScenarioFile
 
 
+@dataclass
 class ScenarioReport:
-    """Prints the events of a scenario as they occur, as text or JSON lines, and keeps its result.
+    """Prints the events of a scenario as they occur, as text or JSON lines, and keeps its result."""
 
-    `log` is the file with the plugin's output.
-    """
+    file: ScenarioFile
+    log: Path  # the file with the plugin's output
+    out: TextIO
+    as_json: bool
+    failure: str = ""  # empty if it passed
+    failed_step: str = ""  # with its place in the file
+    history: Sequence[str] = ()  # the last entries of the journal, which are shown with a failure
+    remarks: list[str] = field(default_factory=list)  # findings that do not fail it, and skipped checks
+    seconds: float = 0.0
 
-    def __init__(self, file: ScenarioFile, log: Path, out: TextIO, *, as_json: bool) -> None:
-        self.file = file
-        self.log = log
-        self.seconds = 0.0
-        self.failure = ""  # empty if it passed
-        self.failed_step = ""  # with its place in the file
-        self.history: Sequence[str] = ()  # the last entries of the journal, which are shown with a failure
-        self.remarks: list[str] = []  # findings that do not fail it, and skipped checks
-        self._out = out
-        self._as_json = as_json
+    def __post_init__(self) -> None:
         self._step = 1
         self._begun = self._step_begun = time.monotonic()
-        title, steps = file.scenario.title, len(file.scenario.steps)
+        file, title, steps = self.file, self.file.scenario.title, len(self.file.scenario.steps)
         document = {"outcome": "began", "title": title, "file": str(file.path), "steps": steps}
         self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
 
@@ -67,9 +67,8 @@ class ScenarioReport:
         self._print("\n".join([*rows, ""]), {"event": "scenario", "scenario": self.file.name, **document})
 
     def _print(self, text: str | None, document: dict[str, Any]) -> None:
-        if (line := json.dumps(document) if self._as_json else text) is not None:
-            self._out.write(f"{line}\n")
-            self._out.flush()
+        if (line := json.dumps(document) if self.as_json else text) is not None:
+            print(line, file=self.out, flush=True)
 
 
 def summary(results: Sequence[ScenarioReport]) -> str:
