@@ -123,7 +123,9 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         columns: common.Columns = {"DEVICE": "name", "HEALTH": "health", "REASON": _why}
         yield from common.table(columns, tainted, most=common.SHOWN)
-        yield from common.table(_CLAIM, each["claims"], most=common.SHOWN)
+        for claim in each["claims"][: common.SHOWN]:
+            yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
+        yield from common.more(each["claims"])
 
 
 def _config(config: dict[str, Any]) -> Iterator[str]:
@@ -191,10 +193,6 @@ def _ago(moment: float | None) -> str:
     return f"{seconds} s ago"
 
 
-_CLAIM: common.Columns = {
-    "CLAIM": lambda claim: f"{claim['namespace']}/{claim['name']}",
-    "DEVICES": "devices",
-}
 _ACTION: common.Columns = {
     "ACTION": "occasion",
     "RESOURCE": "resource",
