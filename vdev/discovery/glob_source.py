@@ -96,8 +96,8 @@ MAX_MATCHES = 50_000  # of one scan; about the longest device list that the kube
 _OPENING = 10  # the cost of opening a directory, in directory entries
 
 
-class _TooMany(Exception):  # aborts a walk; only used in this module
-    pass
+class _TooMany(Exception):
+    """Aborts the search for a pattern."""
 
 
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
@@ -141,9 +141,13 @@ class _Scan:
 
     def matches(self, item: GlobItem) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
-        wanted = path_pattern.parse(item.path)
-        paths = self._paths(wanted)
-        if paths is None:
+        wanted, watched = path_pattern.parse(item.path), set(self._findings.watch)
+        try:
+            paths = self._paths(wanted)
+        except _TooMany as limit:
+            self._findings.watch = watched | {wanted.directory}
+            message = f"is given up: {limit}"
+            self._findings.error(f"glob {item.path}", message, "write a longer path with fewer wildcards")
             return []
         verdicts = {path: self._judge(item, wanted, path) for path in paths}
         if not item.optional and all(verdict == _LEADS_NOWHERE for verdict in verdicts.values()):
@@ -198,30 +202,20 @@ class _Scan:
             return Check("is not dangerous", danger, ok=False)
         return Match(path, wanted.captures(path) or (), info)
 
-    def _paths(self, wanted: PathPattern) -> list[str] | None:
+    def _paths(self, wanted: PathPattern) -> list[str]:
         """The existing paths that match, in natural order; a link at the end is not followed.
 
-        Linked directories are entered if the pattern names them, but not by `**`, which might never end. If the pattern
-        matches too much, returns None and reports a problem.
+        Linked directories are entered if the pattern names them, but not by `**`, which might never end.
         """
-        before = set(self._findings.watch)
-        hint = "write a longer path with fewer wildcards"
-        try:
-            found = [wanted.directory]
-            for place, component in enumerate(wanted.below):
-                below: dict[str, None] = {}  # in the order in which they are found
-                for directory in found:
-                    below |= dict.fromkeys(self._step(directory, component, is_last=place == len(wanted.below) - 1))
-                found = list(below)
-        except _TooMany:
-            self._findings.watch = before | {wanted.directory}
-            message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
-            self._findings.error(f"glob {wanted.text}", message, hint)
-            return None
+        found = [wanted.directory]
+        for place, component in enumerate(wanted.below):
+            below: dict[str, None] = {}  # in the order in which they are found
+            for directory in found:
+                below |= dict.fromkeys(self._step(directory, component, is_last=place == len(wanted.below) - 1))
+            found = list(below)
         self._matches_left -= len(found)
         if self._matches_left < 0:
-            self._findings.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
-            return None
+            raise _TooMany(f"more than {MAX_MATCHES} matches")
         return sorted(found, key=path_pattern.natural_key)
 
     def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
@@ -261,7 +255,7 @@ class _Scan:
         self._looks_left -= _OPENING + len(entries)
         if self._looks_left < 0:
             self._looks_left = 0  # the other patterns are given up at their first directory
-            raise _TooMany
+            raise _TooMany(f"it would have to look at more than {MAX_LOOKS} directory entries")
         usable = []
         for name, is_directory in entries:
             if name.isprintable():
