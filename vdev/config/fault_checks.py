@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from ..faults.effects import ApiFaults, Rpc
+from ..faults.effects import CALLS_FOR_CLAIMS, ApiFaults, Rpc
 from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
 from ..model.device import base_id
 from ..model.entry import Entry
@@ -22,14 +22,13 @@ from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
-_CLAIMS = (Rpc.PREPARE, Rpc.UNPREPARE)
 _WRONG: Mapping[str, Sequence[Rpc]] = {  # the calls that can have each wrong answer
     "empty": _LISTS,
     "bogusIds": _LISTS,
     "oversized": _LISTS,
     "wrongDevice": (Rpc.PREPARE,),
-    "skipClaim": _CLAIMS,
-    "claimError": _CLAIMS,
+    "skipClaim": CALLS_FOR_CLAIMS,
+    "claimError": CALLS_FOR_CLAIMS,
 }
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")

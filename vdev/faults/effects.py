@@ -40,7 +40,7 @@ class Rpc(StrEnum):
     UNPREPARE = "NodeUnprepareResources"
 
 
-CALLS_FOR_CLAIMS = frozenset({Rpc.PREPARE, Rpc.UNPREPARE})
+CALLS_FOR_CLAIMS = (Rpc.PREPARE, Rpc.UNPREPARE)
 
 
 class Code(StrEnum):

@@ -326,14 +326,14 @@ class FaultRule(Placed):
     @property
     def of_resources(self) -> bool:
         if self.rpc:
-            return not effects.CALLS_FOR_CLAIMS.issuperset(self.rpc)
+            return any(each not in effects.CALLS_FOR_CLAIMS for each in self.rpc)
         return not self.of_drivers
 
     @property
     def of_drivers(self) -> bool:
         """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
-            return not effects.CALLS_FOR_CLAIMS.isdisjoint(self.rpc)
+            return any(each in effects.CALLS_FOR_CLAIMS for each in self.rpc)
         return self.kind in _OF_DRIVERS
 
     @property

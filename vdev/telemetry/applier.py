@@ -10,7 +10,6 @@ from typing import Any
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..agent.retry import Retrier
-from ..aio.clock import Clock
 from ..aio.program import shown
 from ..kube.api import Api
 from ..kube.informer import Informer
@@ -102,7 +101,6 @@ class Telemetry(Applier):
     def __init__(self, options: Options, api: Api, retrier: Retrier, *, on_change: Callable[[], None]) -> None:
         self.tools = ToolFiles(options.smi_dir, self.measured, options.timing)
         self._options = options
-        self._clock: Clock = options.clock
         self._retrier = retrier
         self._on_change = on_change
         self._api = api
@@ -116,14 +114,14 @@ class Telemetry(Applier):
         if before is not _OFF or self._section is not _OFF:
             known = self._pods.objects if self._pods else {}
             loads = {pod: each for pod, each in known.items() if isinstance(each, Range)}
-            await asyncio.to_thread(self._sensors.update, plan, loads, self._clock.now())
+            await asyncio.to_thread(self._sensors.update, plan, loads, self._options.clock.now())
         if before != self._section:
             self._section_changed.set()
         self.tools.show(plan)
 
     def measured(self, only: Collection[str] | None = None) -> list[MeasuredDevice]:
         """Read the sensors of all devices, or of those with the ids `only`. Blocks: call it in a thread."""
-        return self._sensors.measured(self._clock.now(), only)
+        return self._sensors.measured(self._options.clock.now(), only)
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
@@ -142,25 +140,24 @@ class Telemetry(Applier):
         return {
             "on": self._section is not _OFF,
             "node": self._options.node_name,
-            "at": self._clock.wall(),
+            "at": self._options.clock.wall(),
             "devices": [_document(each) for each in found],
         }
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Serve metrics and follow the pods' annotations as the configuration says, forever."""
-        while True:
-            self._section_changed.clear()
-            async with asyncio.TaskGroup() as group:
-                tasks = []
-                if self._section.address:
-                    tasks.append(group.create_task(self._serve(self._section.address), name="telemetry HTTP"))
-                if self._section.pod_annotations:
-                    tasks.append(group.create_task(self._follow_pods(), name="annotations of pods"))
-                await self._section_changed.wait()
-                for task in tasks:
-                    task.cancel()
+        """Serve metrics and follow the pods' annotations as the configuration says, until that changes."""
+        self._section_changed.clear()
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            if self._section.address:
+                tasks.append(group.create_task(self._serve(self._section.address), name="telemetry HTTP"))
+            if self._section.pod_annotations:
+                tasks.append(group.create_task(self._follow_pods(), name="annotations of pods"))
+            await self._section_changed.wait()
+            for task in tasks:
+                task.cancel()
 
     async def _serve(self, address: str) -> None:
         """Serve metrics at this address."""
