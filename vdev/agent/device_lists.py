@@ -36,11 +36,9 @@ class DeviceLists:
         self.running = False
         self._group: asyncio.TaskGroup | None = None
         self._agent = agent
-        self._intervals, self._clock = agent.options.timing
         self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._sent_again_at: dict[str, float] = {}
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self.running = group, True
@@ -48,7 +46,7 @@ class DeviceLists:
     def send(self, plan: DesiredState) -> None:
         """Send the lists of this plan that changed. A resource that fails is tried again.
 
-        The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
+        The list of a resource that waits for a device is sent again: the kubelet then writes its checkpoint, which
         shows whether a pod that PodResources does not name still has the device. This is not a coroutine, so no
         Allocate comes between the plan and the lists.
         """
@@ -60,11 +58,8 @@ class DeviceLists:
             if not is_sent and not self._retrier.pause(step):
                 with self._retrier.attempt(step):
                     self._apply(name, resource, service)
-        now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
-            if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
-                self._sent_again_at[name] = now
-                self.services[name].servicer.list_again()
+            self.services[name].servicer.list_again()
 
     def _apply(self, name: str, resource: Resource | None, service: ResourceService | None) -> None:
         """Serve this state of the resource (None: no longer), by its service if it has one."""

@@ -24,7 +24,6 @@ from ..model.device import Device, DeviceKey, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, Entry, OnFailure
 from ..planning.allocation import placeholders
 from ..planning.handovers import Holding, Holdings, Occasion, Phase, SavedHolding
-from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from ..planning.retired import overlaps
@@ -63,7 +62,6 @@ class HandoverActions(Applier):
         self._calls = BlockingCalls(self._clock)
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._holdings = Holdings()
-        self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
         self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
         self._group: asyncio.TaskGroup | None = None  # None: no action may start
         self._running: dict[Holding, Subject] = {}
@@ -117,15 +115,14 @@ class HandoverActions(Applier):
             self._holdings.allocate(keys)
             await self._update()
 
-    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
-        """Record an answer of PodResources; `named` are the pods of slots, read after the last Allocate of each."""
-        self._named = named
-        concerned, started = {}, self._holdings.started
-        for key, pod in named.items():
+    async def read(self) -> None:
+        """Take over an answer of PodResources."""
+        holders, concerned, started = self._agent.holders, {}, self._holdings.started
+        for key, pod in holders.named.items():
             subject = self._find((key[0], base_id(key[1])))
             if key in started or (subject and subject.entry.acts_on_handovers):
                 concerned[key] = pod
-        self._holdings.read(concerned, in_use.may_hold)
+        self._holdings.read(concerned, holders.in_use.may_hold)
         await self._update()
 
     async def _update(self) -> None:
@@ -273,7 +270,7 @@ class HandoverActions(Applier):
                     await self._agent.read_holders()
         while self._group is not None:
             changed = self._changed
-            due = self._releases_before(resource, devices) or self._holdings.start(keys, self._named)
+            due = self._releases_before(resource, devices) or self._holdings.start(keys, self._agent.holders.named)
             self._start(due)
             if not due:
                 await self._agent.state.record(self._holdings.saved)

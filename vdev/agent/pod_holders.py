@@ -108,7 +108,7 @@ class PodHolders:
                 self.known = in_use.update(self.known, reading, self._intervals)
                 self._log(reading)
         if self.readable and not self._agent.handovers.is_idle:
-            await self._agent.handovers.read(self.named, self.in_use)
+            await self._agent.handovers.read()
 
     async def _ask(self) -> HoldersReading | None:
         """Ask once. An answer counts only if the socket is the same before and after, so that one kubelet gave it.
