@@ -299,10 +299,8 @@ class Agent:
             if not await run("looking for devices", functools.partial(self.reconciler.rescan, entries)):
                 pending.scan |= entries
         pending.scan |= self.reconciler.scanner.failed
-        if pending.faults or self.faults.engine.has_unseen_files:
-            pending.faults = False
-            if not await run("looking at the files of faults", self.faults.look_at_files):
-                pending.faults = True
+        if self.faults.directories:
+            await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # Wait for a pending reconciliation, so that the status shows what a command just changed.

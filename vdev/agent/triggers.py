@@ -33,16 +33,14 @@ class PendingWork:
     def __init__(self, clock: Clock) -> None:
         self.reload = False  # read the configuration
         self.scan: set[str] = set()  # the entries whose devices are looked for
-        self.faults = True  # look at the files of fault rules
         self._clock = clock
         self._wake = asyncio.Event()
         self.is_done = asyncio.Event()  # set while no reconciliation is pending or running
 
-    def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
+    def add(self, *, reload: bool = False, scan: Collection[str] = ()) -> None:
         """Ask for a reconciliation with this work; without arguments it only plans and applies again."""
         self.reload |= reload
         self.scan.update(scan)
-        self.faults |= faults
         self._wake.set()
         self.is_done.clear()
 
@@ -91,7 +89,7 @@ class Triggers:
         pending, reconciler, dra = self._agent.pending, self._agent.reconciler, self._agent.dra
         self._agent.health.wake(changed)
         if changed & self._agent.faults.directories:
-            pending.add(faults=True)
+            pending.add()
         if changed & self._agent.config.directories:
             pending.add(reload=True)
         for name, directories in reconciler.scan.directories.items():
@@ -124,7 +122,7 @@ class Triggers:
         await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._agent.dra.look()
         again = self._agent.config.status.kept_at > 0  # errors that only this node showed at the start may be gone
-        self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
+        self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 

@@ -245,11 +245,6 @@ class Engine:
                 return "missing"
         return None
 
-    @property
-    def has_unseen_files(self) -> bool:
-        """Whether a rule waits for a file that has not been checked yet."""
-        return any(run.file_exists is None for run in self.runs.values() if run.rule.on_file)
-
     def saw_file(self, run: RuleRun, *, exists: bool) -> None:
         """Record whether the file that a rule waits for exists."""
         before, run.file_exists = bool(run.file_exists), exists

@@ -266,8 +266,10 @@ class RuleStore:
     async def scan(self) -> None:
         """Read the files of the directory again."""
         if self.directory is not None:
-            self._files, self._errors = await asyncio.to_thread(self._read, self.directory)
-            self._load()
+            found = await asyncio.to_thread(self._read, self.directory)
+            if found != (self._files, self._errors):
+                self._files, self._errors = found
+                self._load()
 
     def _read(self, directory: Path) -> tuple[dict[str, tuple[FaultRule, ...]], tuple[Problem, ...]]:
         """Read the rules of all files. A file with errors keeps the rules that it had."""
