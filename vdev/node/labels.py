@@ -40,7 +40,7 @@ def node_labels(
         gpus = devices.get(NVIDIA, [])
         values |= nvidia_labels(spec, gpus, machine, problems) | gke_gpu_labels(spec, gpus)
     values |= amd_labels(devices.get("amd.com", []))
-    values |= intel_labels([each for domain in INTEL for each in devices.get(domain, [])])
+    values |= intel_labels([each for domain, of in devices.items() if domain.endswith(INTEL) for each in of])
     values |= gke_tpu_labels(devices.get(GKE, []))
     values |= _entry_labels(entries, inventory, problems)
     places = {key: entry.where for entry in reversed(entries) for key in entry.labels}
