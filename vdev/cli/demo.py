@@ -50,7 +50,7 @@ async def _play(directory: Path) -> int:
     os.environ.pop("KUBECONFIG", None)  # the plugin must not use a cluster
     text, checks = "", 0
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
-    options, timings = NodeOptions(node_name="demo-node"), Timings(boot=0.1)
+    options, timings = NodeOptions(node_name="demo-node"), Timings(boot=0.1)  # a real kubelet starts in a second
     async with EmbeddedNode(options, directory / "log", plugin=VdevRun, timings=timings) as node:
         node.kubelet.journal.listen(lambda entry: print(textwrap.indent(entry.text, "   ")) if entry.text else None)
         for number, part in enumerate(yaml.safe_load(_STORY.read_text()), 1):
