@@ -8,9 +8,10 @@ from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, MADE, TAINTS
 from ..model.entry import CDI_STRATEGIES, Condition, Entry, MigStrategy
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
-from ..model.names import node_name_problem, value_problem
+from ..model.names import node_name_problem, resource_name_problem, value_problem
 from ..model.problem import KeyPath, Place, Problem, Severity
 from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
+from ..planning.sharing import MPS_CLIENTS
 from .loader import Document
 from .messages import ProblemReport
 from .parser import problem_at
@@ -178,6 +179,9 @@ def _renames(block: TimeSlicing, report: ProblemReport) -> None:
         if "{" in item.name and item.rename:
             hint = "set renameByDefault, or give the entry another name"
             here.key_error("rename", f"rename would give one name to every resource of {item.name}", hint)
+        made = target != item.name and not item.rename and "{" not in item.name
+        if made and (problem := resource_name_problem(target)):
+            here.error("name", f"renameByDefault makes it {problem}", "give it a rename")
         other = first.setdefault(target, item)
         if other.name != item.name:
             message = f"{item.name} shared as {target} collides with {other.name}, at {other.where.place}"
@@ -192,6 +196,10 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
     partitioned = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
     for item in mps.resources:
         here = report.of(item)
+        if item.replicas > MPS_CLIENTS:
+            message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
+            hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
+            here.unless("replicas", message, hint, instead, lenient=item.for_nvidia)
         if item.name in partitioned:
             at = report.document.key_place((*partitioned[item.name], "partitions"))
             here.error("name", f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

@@ -36,7 +36,7 @@ def slots_of(
             yield name, entry, Slot(device.id, device, None, device.raw.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most:
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
             problems.append(_too_many_clients(name, device, rule, most))
             if not rule.for_nvidia:
                 continue

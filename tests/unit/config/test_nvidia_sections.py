@@ -164,6 +164,11 @@ def test_every_rule_has_its_message_and_place(subtests):
             "does not work with migStrategy mixed",
         ),
         (
+            "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
+            "f:2:51: sharing.mps.resources[0].replicas: ",
+            "MPS serves at most 48 clients of a device",
+        ),
+        (
             f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
             "f:2:36: sharing.mps.resources[0].name: ",
             "partitions cannot be shared with MPS, and nvidia.com/gpu has some, at f:3:71",
@@ -237,7 +242,10 @@ def test_renames_must_not_collide(sharing: str, words: str) -> None:
     assert words in message
 
 
-def test_two_resources_must_not_get_one_name() -> None:
+def test_new_names_must_be_valid_and_different() -> None:
+    block = f"{{renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]}}"
+    (message,) = refusals(f"sharing: {{timeSlicing: {block}}}\ndevices: []\n")
+    assert "renameByDefault makes it the part of" in message
     both = "{name: gpu, replicas: 2, rename: x}, {name: a.b/y, replicas: 2, rename: x}"
     (message,) = refusals(f"sharing: {{timeSlicing: {{resources: [{both}]}}}}\ndevices: []\n")
     assert "resources[1].rename: a.b/y shared as nvidia.com/x collides with nvidia.com/gpu, at f:1:37" in message
