@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import PlainValidator, model_validator
 
-from . import names, template
+from . import names
 from .scalars import (
     AMOUNT_JSON,
     NO_DEFAULT,
@@ -18,6 +18,7 @@ from .scalars import (
     Shorthand,
     Text,
     Word,
+    parsed_template,
 )
 from .section import Plain, Section, described, refuse
 from .template import Template
@@ -97,7 +98,7 @@ _EXPECTED = "expected a string, a whole number, true, false, or {version: 1.2.3}
 
 
 def _value(value: object) -> object:
-    if isinstance(value, (int, Template, Version)):
+    if isinstance(value, (int, Version)):
         return value
     if isinstance(value, Mapping):
         return Version.model_validate(value)
@@ -107,19 +108,11 @@ def _value(value: object) -> object:
         if _WHOLE.fullmatch(value):
             return int(value)
         refuse(f"{_EXPECTED}, got {described(value)}", f'write it in quotes: "{value}"')
-    if isinstance(value, str):
-        return _string(value)
-    return refuse(f"{_EXPECTED}, got {described(value)}")
-
-
-def _string(value: str) -> Template:
-    try:
-        parsed = template.parse(value)
-    except template.TemplateError as error:
-        refuse(str(error))
-    if problem := names.string_problem("".join(parsed.literals)):
-        refuse(problem)
-    return parsed
+    if not isinstance(value, (str, Template)):
+        refuse(f"{_EXPECTED}, got {described(value)}")
+    text = parsed_template(value)
+    problem = names.string_problem("".join(text.literals))
+    return refuse(problem) if problem else text
 
 
 Value = Annotated[

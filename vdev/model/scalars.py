@@ -162,7 +162,8 @@ EnvName = Annotated[Text, Constraint(names.env_name_problem, pattern="^[A-Za-z_]
 """The name of an environment variable."""
 
 
-def _template(value: object) -> Template:
+def parsed_template(value: object) -> Template:
+    """Parse a string with placeholders."""
     if isinstance(value, Template):
         return value
     try:
@@ -171,7 +172,7 @@ def _template(value: object) -> Template:
         return refuse(str(error))
 
 
-TemplateText = Annotated[Template, PlainValidator(_template), WithJsonSchema({"type": "string"})]
+TemplateText = Annotated[Template, PlainValidator(parsed_template), WithJsonSchema({"type": "string"})]
 """A string with placeholders such as {index} or {attributes.model}. {{ and }} are literal braces."""
 
 PathTemplate = Annotated[TemplateText, Constraint(_template_path_problem, pattern="^/[^*?]*$")]
