@@ -18,7 +18,7 @@ import yaml
 from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
 from ..model.section import Plain
-from .parser import MIG_PARTED, Tree, TreeReader, YamlReader, is_for_nvidia, problem_at, refusal
+from .parser import MIG_PARTED, Tree, TreeReader, YamlReader, is_for_nvidia, place_of, problem_at, refusal
 
 _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a later attempt may succeed
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -166,7 +166,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
     with _syntax_errors(text, name):
         documents = YamlReader(text, name)
         node = documents.get_node() if documents.check_node() else None
-        second = documents.place if documents.check_node() else None  # its content is not read
+        second = place_of(documents.peek_event(), name) if documents.check_node() else None  # its content is not read
     keys = {key.value for key, _ in node.value if key.id == "scalar"} if isinstance(node, yaml.MappingNode) else set()
     for_nvidia = bool(keys) and is_for_nvidia(keys)
     if second and not for_nvidia:

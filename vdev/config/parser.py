@@ -97,10 +97,6 @@ class YamlReader(*_Bases):  # type: ignore[misc]
         self._count = 0
         self._depth = 0
 
-    @property
-    def place(self) -> Place:
-        return place_of(self.peek_event(), self._name)
-
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()
         if not isinstance(event, yaml.AliasEvent):
