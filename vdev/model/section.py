@@ -97,10 +97,6 @@ class Section(BaseModel):
             setattr(copy, name, value)
         return copy
 
-    def private(self, name: str) -> Any:
-        """Return a private attribute. pydantic's own access takes 5 µs, too long for each of 10,000 devices."""
-        return (self.__pydantic_private__ or {})[name]
-
     def __deepcopy__(self, memo: object = None) -> Self:
         """Return self, because sections are immutable and pydantic deep-copies each default that it cannot hash."""
         return self

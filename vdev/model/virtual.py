@@ -310,7 +310,8 @@ class VirtualDevices(Section):
     @property
     def model(self) -> Preset:
         """The preset with the facts about the real device; empty if no preset is set."""
-        preset: Preset = self.private("_preset")
+        # pydantic's own access takes 5 µs, too long for each of 10,000 devices.
+        preset: Preset = (self.__pydantic_private__ or {})["_preset"]
         return preset
 
     @property
