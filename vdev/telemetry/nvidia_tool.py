@@ -1,6 +1,7 @@
 """The data for nvidia-smi about one GPU or MIG device: the file `nvidia` in the device's directory."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from string import Template
@@ -21,6 +22,7 @@ _NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 1
 _REMAP_PENDING = 63  # the Xid of a row that is remapped at the next reset
 _VIDEO = 0.78  # clock of the video engines, as a fraction of the graphics clock
 _NONE = "N/A"
+_UNKNOWN = re.compile(f"{_NONE} [%C](?=<)")  # in the XML log, a value that is not known has no unit
 _TEXTS = texts("nvidia-texts.txt")
 _LONGEST_NAME = 27  # characters, in the table
 _XML_LOG = [Template(text) for text in packaged("nvidia-log.xml").split("%%\n")]
@@ -171,7 +173,7 @@ def _table(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, 
         "celsius": f"{values['temp']}C",
         "watts": f"{int(shown.whole.power_w)}W / {int(shown.info.physics.peak_power):>4}W",
         "memory": f"{values['used']}MiB / {values['total']:>6}MiB",
-        "busy": _with("%", values["util"], ""),
+        "busy": values["util"] if values["util"] == _NONE else f"{values['util']}%",
     }
     without = set() if shown.info.device.is_partition else {"mig_rows"}
     rows = {name: text.format(**columns) for name, text in _TEXTS.items() if name not in without}
@@ -184,11 +186,8 @@ def _log(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, st
     relative = values["temp_margin"] != _NONE
     base = round(physics.throttle_temperature)
     limits = {"shutdown": physics.shutdown_temperature, "slowdown": physics.slowdown_temperature, "max": base}
-    units = {"util": "%", "mem_util": "%", "enc_util": "%", "dec_util": "%", "idle_util": "%", "temp_margin": "C"}
-    units |= {"mem_temp": "C"}
     shown_values = {
         **values,
-        **{key: _with(unit, values[key], " ") for key, unit in units.items()},
         # Later architectures report limits as distances from the highest temperature.
         "limit": "tlimit_" if relative else "",
         **{f"limit_{key}": base - round(limit) if relative else round(limit) for key, limit in limits.items()},
@@ -201,7 +200,7 @@ def _log(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, st
     texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
     if shown.info.device.is_partition:
         texts["xml_mig"] = part
-    found = {name: text.substitute(plain) for name, text in texts.items()}
+    found = {name: _UNKNOWN.sub(_NONE, text.substitute(plain)) for name, text in texts.items()}
     if not shown.info.device.is_partition:
         found["xml_gpu"] += "\t\t\tNone\n"
     return found
@@ -212,7 +211,3 @@ def _nvlinks(shown: MeasuredDevice, values: Mapping[str, object]) -> str:
         return "Nvlink queries are not supported for Devices in MIG mode\n"
     speed = f"{shown.info.physics.link_speed / 2:.3f}"
     return "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(shown.info.physics.links))
-
-
-def _with(unit: str, value: object, between: str) -> str:
-    return _NONE if value == _NONE else f"{value}{between}{unit}"
