@@ -237,6 +237,3 @@ async def test_pod_resources_down(start, kubelet, clock):
     await kubelet.wait_until(lambda: agent.agent.holders.holders is None)
     clock.advance(10)
     await kubelet.wait_until(lambda: agent.agent.holders.holders is not None)
-
-
-# --- rules over time -------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -176,15 +175,7 @@ async def test_a_command_that_never_ends_is_killed_with_its_children(monitor: He
     spec = command("sh", "-c", f"sleep 1000 & echo $! > {pid_file}; wait", timeout=0.5)
     assert "the probe took longer than 0.5 s" == await verdict(monitor, Target(spec, device()))
     child = int(await asyncio.to_thread(pid_file.read_text))
-    await asyncio.to_thread(wait, lambda: not is_alive(child))
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    await until(lambda: not is_alive(child))
 
 
 def is_alive(pid: int) -> bool:

@@ -78,11 +78,7 @@ OF_AMD = {
 
 def shown(config, label="Hostname", **situation):
     """The metrics of a configuration's devices."""
-    return written([("node-1", measured(config, **situation))], label)
-
-
-def written(nodes, label="Hostname", **options):
-    return page(nodes, label, **options)
+    return page([("node-1", measured(config, **situation))], label)
 
 
 def lines(page, name):
