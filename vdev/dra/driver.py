@@ -16,16 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import grpc
 import structlog
 
+from ..deviceplugin.rpc import unary
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..model.problem import Problem, error
+from ..pb import pluginregistration_v1_pb2 as pb
 from .checkpoint import Places, Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
 from .published_devices import PublishedPool
-from .servicer import DraServicer, RegistrationServicer
+from .servicer import SERVICES, DraServicer, service
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -68,10 +71,10 @@ class DraDriver:
         self.servicer = DraServicer(
             places.driver, node, self.claims, faults=agent.faults.engine, metrics=agent.metrics, timing=timing
         )
-        self._registration = RegistrationServicer(places.driver, places.socket, on_change=self._on_change)
-        services = (*self.servicer.handlers(), *self._registration.handlers())
+        services = (*self.servicer.handlers(), self._registration_service())
         self._socket = SocketServer(services, places.socket, timing)
         self._serves = False
+        self._refusal: str | None = None  # why the kubelet refused the driver; None: it has not seen the socket yet
         self._recheck = True  # the files of claims must be checked
         self._trouble = ""
         self._look = asyncio.Event()
@@ -84,13 +87,13 @@ class DraDriver:
             return DriverState.FAILING
         if not self._serves:
             return DriverState.STARTING
-        if self._registration.registered:
-            return DriverState.REGISTERED
-        return DriverState.REFUSED if self._registration.refusal else DriverState.WAITING
+        if self._refusal is None:
+            return DriverState.WAITING
+        return DriverState.REFUSED if self._refusal else DriverState.REGISTERED
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        errors = (self._trouble, self._registration.refusal, self.claims.trouble)
+        errors = (self._trouble, self._refusal, self.claims.trouble)
         return tuple(error(f"dra driver {self.name}", each) for each in errors if each)
 
     @cached_property
@@ -139,7 +142,7 @@ class DraDriver:
             if not await asyncio.to_thread(self._socket.owns_socket):
                 # Under the lock, so that two instances that start at the same time do not both pass the check.
                 await self.claims.exclusively(self._check)
-                self._registration.forget()
+                self._refusal = None
                 await self._socket.start()
                 log.info("serving DRA", driver=self.name, socket=str(self.places.socket))
             self._trouble, self._serves = "", True
@@ -167,3 +170,29 @@ class DraDriver:
     def _on_prepared(self, prepared: Prepared) -> None:
         self._status.update(prepared)
         self._on_change()
+
+    # --- registration -------------------------------------------------------------------------------------------------
+
+    def _registration_service(self) -> grpc.GenericRpcHandler:
+        methods = {
+            "GetInfo": unary(self._get_info, pb.InfoRequest, pb.PluginInfo),
+            "NotifyRegistrationStatus": unary(self._notify, pb.RegistrationStatus, pb.RegistrationStatusResponse),
+        }
+        return service(pb, "Registration", methods)
+
+    async def _get_info(self, _request: pb.InfoRequest, _context: object) -> pb.PluginInfo:
+        endpoint = str(self.places.socket.absolute())
+        return pb.PluginInfo(type="DRAPlugin", name=self.name, endpoint=endpoint, supported_versions=SERVICES)
+
+    async def _notify(self, status: pb.RegistrationStatus, _context: object) -> pb.RegistrationStatusResponse:
+        before, self._refusal = self._refusal, ""
+        if not status.plugin_registered:
+            reason = status.error or "it gives no reason"
+            self._refusal = f"the kubelet does not take the DRA driver {self.name}: {reason}"
+        if self._refusal != before:
+            if self._refusal:
+                log.error("DRA driver refused by the kubelet", driver=self.name, reason=status.error)
+            else:
+                log.info("DRA driver registered", driver=self.name)
+        self._on_change()
+        return pb.RegistrationStatusResponse()

@@ -1,12 +1,11 @@
-"""The services that the kubelet calls on the socket of a driver: claims and health, and registration.
+"""The services for claims and health that the kubelet calls on the socket of a driver.
 
 The response to a call about claims contains each claim of the request. If a claim fails, its error is a sentence for
 the pod's Event.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -20,7 +19,6 @@ from ..model.device import Health
 from ..observe.metrics import Metrics
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
-from ..pb import pluginregistration_v1_pb2 as registration_pb
 from .claim import PreparedClaim
 from .claims import Claims
 
@@ -63,7 +61,7 @@ class DraServicer:
                 self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
             ),
         }
-        return [_service(pb, "DRAPlugin", claims), *map(self._health_service, HEALTH_VERSIONS)]
+        return [service(pb, "DRAPlugin", claims), *map(self._health_service, HEALTH_VERSIONS)]
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ class DraServicer:
         method: Any = grpc.unary_stream_rpc_method_handler(
             watch, version.NodeWatchResourcesRequest.FromString, version.NodeWatchResourcesResponse.SerializeToString
         )
-        return _service(version, "DRAResourceHealth", {"NodeWatchResources": method})
+        return service(version, "DRAResourceHealth", {"NodeWatchResources": method})
 
     def _health_message(self, version: Any) -> Any:
         message = version.NodeWatchResourcesResponse()
@@ -128,55 +126,7 @@ class DraServicer:
         return message
 
 
-class RegistrationServicer:
-    """The registration service for the driver whose socket is at `endpoint`.
-
-    `registered` says whether the last kubelet that notified the driver accepted it; `refusal` says why it did not.
-    """
-
-    def __init__(self, driver: str, endpoint: Path, *, on_change: Callable[[], None]) -> None:
-        self.registered = False
-        self.refusal = ""
-        self._driver = driver
-        self._info = registration_pb.PluginInfo(
-            type="DRAPlugin", name=driver, endpoint=str(endpoint.absolute()), supported_versions=SERVICES
-        )
-        self._on_change = on_change
-
-    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        messages = registration_pb
-        methods = {
-            "GetInfo": unary(self._get_info, messages.InfoRequest, messages.PluginInfo),
-            "NotifyRegistrationStatus": unary(
-                self._notify, messages.RegistrationStatus, messages.RegistrationStatusResponse
-            ),
-        }
-        return [_service(messages, "Registration", methods)]
-
-    def forget(self) -> None:
-        """Reset the registration, because the kubelet has not seen the new socket yet."""
-        self.registered, self.refusal = False, ""
-
-    async def _get_info(self, _request: registration_pb.InfoRequest, _context: object) -> registration_pb.PluginInfo:
-        return self._info
-
-    async def _notify(
-        self, status: registration_pb.RegistrationStatus, _context: object
-    ) -> registration_pb.RegistrationStatusResponse:
-        if status.plugin_registered:
-            if not self.registered:
-                log.info("DRA driver registered", driver=self._driver)
-            self.registered, self.refusal = True, ""
-        else:
-            refusal = f"the kubelet does not take the DRA driver {self._driver}: {status.error or 'it gives no reason'}"
-            if refusal != self.refusal:
-                log.error("DRA driver refused by the kubelet", driver=self._driver, reason=status.error)
-            self.registered, self.refusal = False, refusal
-        self._on_change()
-        return registration_pb.RegistrationStatusResponse()
-
-
-def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
+def service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
     full_name = messages.DESCRIPTOR.services_by_name[name].full_name
     return grpc.method_handlers_generic_handler(full_name, methods)
 
