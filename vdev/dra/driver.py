@@ -68,9 +68,7 @@ class DraDriver:
         self._intervals, self._clock = timing
         self._retrier = agent.retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
-        self.servicer = DraServicer(
-            places.driver, node, self.claims, faults=agent.faults.engine, metrics=agent.metrics, timing=timing
-        )
+        self.servicer = DraServicer(agent, places.driver, self.claims)
         services = (*self.servicer.handlers(), self._registration_service())
         self._socket = SocketServer(services, places.socket, timing)
         self._serves = False

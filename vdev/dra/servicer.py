@@ -6,23 +6,20 @@ the pod's Event.
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
-import structlog
 
-from ..aio.clock import Timing
 from ..deviceplugin.rpc import Context, RpcCalls, unary
 from ..faults.effects import Rpc
-from ..faults.engine import Engine
 from ..model.device import Health
-from ..observe.metrics import Metrics
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
 from .claim import PreparedClaim
 from .claims import Claims
 
-log = structlog.get_logger(__name__)
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
 
 HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
 SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
@@ -35,17 +32,16 @@ _TIMES = 3  # intervals without a health message after which the kubelet sets th
 class DraServicer:
     """The services of one driver: DRAPlugin v1, and both versions of the health stream."""
 
-    def __init__(
-        self, driver: str, pool: str, claims: Claims, *, faults: Engine, metrics: Metrics, timing: Timing
-    ) -> None:
+    def __init__(self, agent: "Agent", driver: str, claims: Claims) -> None:
+        intervals, clock = agent.options.timing
         self.health_streams = 0  # open streams; a 1.36 kubelet opens one
         self._driver = driver
-        self._pool = pool
+        self._pool = agent.options.node_name
         self._claims = claims
-        self._faults = faults
-        self.calls = RpcCalls(driver, kind="driver", faults=faults, metrics=metrics, clock=timing.clock)
-        self._repeat_health = timing.intervals.repeat_health
-        self._clock = timing.clock
+        self._faults = faults = agent.faults.engine
+        self.calls = RpcCalls(driver, kind="driver", faults=faults, metrics=agent.metrics, clock=clock)
+        self._repeat_health = intervals.repeat_health
+        self._clock = clock
         self._health: Mapping[str, Health] = {}
 
     def update(self, health: Mapping[str, Health]) -> None:
