@@ -53,9 +53,11 @@ class DeviceLists:
         wanted = plan.served.resources
         removed = [name for name in self.services if name not in wanted]
         for name in (*removed, *wanted):
-            step, resource, service = _update(name), wanted.get(name), self.services.get(name)
-            is_sent = service is not None and service.servicer.resource == resource
-            if not is_sent and not self._retrier.pause(step):
+            resource, service = wanted.get(name), self.services.get(name)
+            if service is not None and service.servicer.resource == resource:
+                continue
+            step = _update(name)
+            if not self._retrier.pause(step):
                 with self._retrier.attempt(step):
                     self._apply(name, resource, service)
         for name in plan.to_list_again & self.services.keys():

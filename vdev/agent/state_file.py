@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -67,12 +67,6 @@ class ListedSlot(NamedTuple):
     slices: tuple[int, int]
     owns: tuple[str, ...]
     uses: tuple[str, ...]
-
-    @classmethod
-    def of(cls, slot: Slot) -> Self:
-        device, raw = slot.device, slot.device.raw
-        slices = (device.slices.start, device.slices.stop)
-        return cls(slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
 
     def slot(self, *, numbers: bool) -> Slot:
         """Return the slot, Healthy; without `numbers`, it has no device nodes, because their numbers have changed."""
@@ -272,4 +266,13 @@ class StateFile(Applier):
 
 
 def _lists(inventory: Inventory) -> dict[str, tuple[ListedSlot, ...]]:
-    return {each.name: tuple(map(ListedSlot.of, each.slots)) for each in inventory.resources.values()}
+    lists: dict[str, tuple[ListedSlot, ...]] = {}
+    for resource in inventory.resources.values():
+        listed = []
+        for slot in resource.slots:
+            device, raw = slot.device, slot.device.raw
+            slices = (device.slices.start, device.slices.stop)
+            fields = (slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
+            listed.append(ListedSlot(*fields))
+        lists[resource.name] = tuple(listed)
+    return lists
