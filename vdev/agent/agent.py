@@ -105,7 +105,7 @@ class Agent:
         self.triggers = Triggers(self)
         self.notifier = Notifier(self, options.service_manager) if options.service_manager else None
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
-        self._displaced = False  # another agent serves the kubelet now
+        self._exit_code = 0
         self._stop = asyncio.Event()
 
     # --- the parts ----------------------------------------------------------------------------------------------------
@@ -146,7 +146,8 @@ class Agent:
 
     # --- start, work and stop -----------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
+    def stop(self, exit_code: int = 0) -> None:
+        self._exit_code = self._exit_code or exit_code
         if self.notifier is not None:
             self.notifier.stop()
         self._stop.set()
@@ -170,7 +171,7 @@ class Agent:
             if not self._stop.is_set():
                 await self._work()
         log.info("stopped")
-        return 1 if self._displaced else 0
+        return self._exit_code
 
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> None:
         """Prepare everything that stand-by also needs, and put the clean-up on the stack."""
@@ -308,8 +309,3 @@ class Agent:
             async with self.options.clock.timeout(_STATUS_WAITS):
                 await self.pending.is_done.wait()
         return await asyncio.to_thread(status, self)
-
-    def displace(self) -> None:
-        """End, because another agent serves the kubelet now."""
-        self._displaced = True
-        self.stop()

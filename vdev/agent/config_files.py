@@ -17,7 +17,7 @@ import structlog
 
 from .. import file_choice
 from ..config import FileTexts, Loaded, load
-from ..errors import ConfigError
+from ..errors import ConfigError, HostError
 from ..file_choice import LABELS, Choice
 from ..hostfs import root
 from ..model.problem import Problem, error
@@ -235,9 +235,10 @@ def directories(paths: Iterable[Path]) -> frozenset[Path]:
     """
     found: set[Path] = set()
     for path in paths:
-        way = root.follow_links(str(path.absolute()))
-        found.update(map(Path, way.directories))
-        if not way.is_loop:
-            end = Path(way.path)
-            found.add(end if os.path.isdir(end) else end.parent)
+        try:
+            end, of_links = root.follow_links(str(path.absolute()))
+        except HostError:  # a loop of links
+            end, of_links = str(path.absolute()), []
+        found.update(map(Path, of_links))
+        found.add(Path(end) if os.path.isdir(end) else Path(end).parent)
     return frozenset(found)

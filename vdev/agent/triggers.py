@@ -132,7 +132,7 @@ class Triggers:
         if not await asyncio.to_thread(self._agent.lock.is_ours):
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was created again and another vdev serves it; stopping", directory=directory)
-            self._agent.displace()
+            self._agent.stop(exit_code=1)
 
     async def look_at_holders(self) -> None:
         """Ask which pods hold devices if that may have changed, and regularly.

@@ -13,7 +13,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import HostError, reason_of
@@ -22,21 +22,13 @@ from ..model.sources import NodeKind
 _MAX_LINKS = 40  # the kernel's own limit for one path
 
 
-@dataclass(slots=True)
-class Way:
-    """A path with its links resolved, and the directories that contain the links."""
+def follow_links(path: str, *, root: str = "", last: bool = True) -> tuple[str, list[str]]:
+    """Follow the links of an absolute path below `root`. Return the path without links, and the links' directories.
 
-    path: str = "/"
-    directories: list[str] = field(default_factory=list)
-    is_loop: bool = False  # more links than the kernel would follow; `path` is then only partly resolved
-
-
-def follow_links(path: str, *, root: str = "", last: bool = True) -> Way:
-    """Follow the links of an absolute path below `root`. Parts that do not exist stay as they are written. Blocks.
-
-    With `last=False`, a link at the end is not followed.
+    Parts that do not exist stay as they are written. With `last=False`, a link at the end is not followed. Blocks.
+    Raises HostError if there are more links than the kernel would follow.
     """
-    way = Way()
+    directories: list[str] = []
     pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     here = ""
     while pending:
@@ -51,15 +43,13 @@ def follow_links(path: str, *, root: str = "", last: bool = True) -> Way:
         if not target:
             here += f"/{part}"
             continue
-        way.directories.append(here or "/")
-        if len(way.directories) > _MAX_LINKS:
-            way.is_loop = True
-            break
+        directories.append(here or "/")
+        if len(directories) > _MAX_LINKS:
+            raise HostError(f"{path}: too many symbolic links in a row, probably a loop")
         if target.startswith("/"):
             here = ""
         pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
-    way.path = here or "/"
-    return way
+    return here or "/", directories
 
 
 READ_LIMIT = 64 * 1024  # bytes; sysfs attributes have at most a page, probed files a word
@@ -118,10 +108,7 @@ class HostRoot:
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        way = follow_links(host_path, root=self._prefix, last=follow)
-        if way.is_loop:
-            raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
-        return way.path
+        return follow_links(host_path, root=self._prefix, last=follow)[0]
 
     def path(self, host_path: str) -> Path:
         """Return where this process sees the host path, with links resolved below the root.
