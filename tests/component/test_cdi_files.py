@@ -93,21 +93,6 @@ async def test_a_new_process_keeps_held_devices_resolvable(kubelet, start_agent,
     await becomes(kubelet, agent, {"npu": own} if own else {})
 
 
-async def test_devices_in_a_file_of_an_earlier_version_stay_resolvable(kubelet, start_agent):
-    """Earlier versions wrote variables for all devices."""
-    agent = await start_agent(NPU % (CRI, 2))
-    await kubelet.run_pod(ONE)
-    await agent.stop()
-    document = json.loads((agent.cdi_dir / FILE).read_text())
-    (agent.cdi_dir / FILE).write_text(json.dumps(document | {"containerEdits": {"env": ["A=1"]}}))
-    agent = await start_agent(NPU % (CRI, 1))
-    assert {"npu": ["acme-0", "acme-1"]} == names(agent)
-    held = json.loads((agent.cdi_dir / FILE).read_text())["devices"][1]
-    assert "A=1" in held["containerEdits"]["env"]
-    await kubelet.delete_pod("one")
-    await becomes(kubelet, agent, {"npu": ["acme-0"]})
-
-
 async def test_a_file_that_is_deleted_again_and_again(kubelet, start_agent):
     """It is written again with pauses, and its devices are Unhealthy meanwhile."""
     pause = 0.5

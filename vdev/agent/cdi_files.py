@@ -163,4 +163,4 @@ def _document(text: bytes) -> cdi.Document | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return cdi.current_form(document) if cdi.is_document(document) else None
+    return document if cdi.is_document(document) else None

@@ -111,10 +111,6 @@ class _EditsForm(_Form):
     mounts: _Parts = []
 
 
-class _CommonForm(_Form):
-    env: Annotated[_Texts, Field(min_length=1)]
-
-
 class _DeviceForm(_Form):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?$")]
     edits: Annotated[_EditsForm, Field(alias="containerEdits")]
@@ -126,31 +122,15 @@ class _DocumentForm(_Form):
         str, Field(pattern="^[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]$")
     ]
     devices: Annotated[list[_DeviceForm], Field(min_length=1)]
-    edits: _CommonForm | None = Field(None, alias="containerEdits")  # of earlier versions
 
 
 def is_document(value: object) -> TypeGuard[Document]:
-    """Whether a parsed file is a specification of the form that `document` makes, or made in earlier versions."""
+    """Whether a parsed file is a specification of the form that `document` makes."""
     try:
         _DocumentForm.model_validate(value)
     except ValidationError:
         return False
     return True
-
-
-def current_form(document: Document) -> Document:
-    """The specification in the form that `document` makes.
-
-    Earlier versions had variables for all devices. They are moved to each device.
-    """
-    common = (document.get("containerEdits") or {}).get("env")
-    if not common:
-        return document
-    devices = []
-    for device in document["devices"]:
-        edits = device["containerEdits"]
-        devices.append({**device, "containerEdits": {**edits, "env": [*edits.get("env", []), *common]}})
-    return {"cdiVersion": document["cdiVersion"], "kind": document["kind"], "devices": devices}
 
 
 def device_id(device: Mapping[str, Any]) -> str:

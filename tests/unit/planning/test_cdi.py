@@ -92,28 +92,11 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert nvidias["devices"][1:] == left[nvidias["kind"]]["devices"]
 
 
-def test_variables_for_all_devices_are_moved_to_each_device():
-    """Earlier versions wrote them, and pods may still hold these devices after an upgrade."""
-    whole = cdi.document(
-        "v.x/gpu", [cdi.cdi_device("a", env={"A": "1"}), cdi.cdi_device("b", nodes=(DeviceNode("/b", "/b"),))]
-    )
-    earlier = whole | {"containerEdits": {"env": ["B=2"]}}
-    assert cdi.is_document(earlier)
-    now = cdi.current_form(earlier)
-    assert [["A=1", "B=2"], ["B=2"]] == [device["containerEdits"]["env"] for device in now["devices"]]
-    assert whole.keys() == now.keys()
-    assert whole == cdi.current_form(whole)
-
-
-@pytest.mark.parametrize(
-    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
-)
-def test_other_edits_for_all_devices_are_not_ours(common):
-    """A file of vdev has variables for all devices, or nothing."""
+def test_edits_for_all_devices_are_not_ours():
+    """A file of vdev has edits for each device only."""
     whole = cdi.document("v.x/gpu", [cdi.cdi_device("a", env={"A": "1"})])
     assert cdi.is_document(whole)
-    assert not cdi.is_document(whole | {"containerEdits": common})
-    assert not cdi.is_document(whole | {"more": common})
+    assert not cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
 
 
 def test_variables_are_texts():
