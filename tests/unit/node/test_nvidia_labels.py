@@ -229,52 +229,51 @@ ONE = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtu
 def test_timestamp_and_machine(labels):
     found = labels(ONE % "", machine=Machine("  ACME (R) Server\t9 ", 1700000000)).values
     assert ("1700000000", "ACME-R-Server9") == (found["nvidia.com/gfd.timestamp"], found["nvidia.com/gpu.machine"])
-    without = labels("flags: {gfd: {noTimestamp: true}}\n" + ONE % "", machine=Machine("x", 1700000000)).values
-    assert "nvidia.com/gfd.timestamp" not in without
     assert "unknown" == labels(ONE % "", machine=Machine()).values["nvidia.com/gpu.machine"]
-    own = labels(ONE % ", attributes: {machine: My Box}").values
-    assert "My-Box" == own["nvidia.com/gpu.machine"]
     dgx = labels("node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: dgx-h100}}]")
     assert "DGXH100" == dgx.values["nvidia.com/gpu.machine"]
+
+
+FAMILIES = {
+    "3.5": "kepler",
+    "7.0": "volta",
+    "7.5": "turing",
+    "8.6": "ampere",
+    "8.9": "ada-lovelace",
+    "9.0": "hopper",
+    "10.0": "blackwell",
+    "12.0": "blackwell",
+    "13.0": "rubin",
+    "11.0": "undefined",
+}
+MODES = {"0x0300": "graphics", "0x030200": "compute", "0x1200": "unknown"}
 
 
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
+        ("machine: My Box", {"gpu.machine": "My-Box"}),
         (
             'driverVersion: "570.86", cudaVersion: "12.8"',
-            {"driver-version.full": "570.86", "driver-version.revision": "", "driver.rev": "", "runtime.minor": "8"},
+            {
+                "cuda.driver-version.full": "570.86",
+                "cuda.driver-version.revision": "",
+                "cuda.driver.rev": "",
+                "cuda.runtime.minor": "8",
+            },
         ),
-        ('driverVersion: "570.86.10"', {"driver.major": "570", "driver.rev": "10", "runtime-version.full": "13.0"}),
+        (
+            'driverVersion: "570.86.10"',
+            {"cuda.driver.major": "570", "cuda.driver.rev": "10", "cuda.runtime-version.full": "13.0"},
+        ),
+        *((f'computeCapability: "{version}"', {"gpu.family": family}) for version, family in FAMILIES.items()),
+        pytest.param(
+            "computeCapability: '7." + 5000 * "9" + "'", {"gpu.family": None}, id="a version with many digits"
+        ),
+        *((f'pciClass: "{number}"', {"gpu.mode": mode}) for number, mode in MODES.items()),
     ],
 )
-def test_versions(labels, attributes, expected):
+def test_labels_of_attributes(labels, attributes, expected):
     found = labels(ONE % f", attributes: {{{attributes}}}")
     assert () == found.problems
-    assert expected == {key: found.values[f"nvidia.com/cuda.{key}"] for key in expected}
-
-
-@pytest.mark.parametrize(("written", "mode"), [("0x0300", "graphics"), ("0x030200", "compute"), ("0x1200", "unknown")])
-def test_modes(labels, written, mode):
-    assert mode == labels(ONE % f', attributes: {{pciClass: "{written}"}}').values["nvidia.com/gpu.mode"]
-
-
-@pytest.mark.parametrize(
-    ("capability", "family"),
-    [
-        ("3.5", "kepler"),
-        ("7.0", "volta"),
-        ("7.5", "turing"),
-        ("8.6", "ampere"),
-        ("8.9", "ada-lovelace"),
-        ("9.0", "hopper"),
-        ("10.0", "blackwell"),
-        ("12.0", "blackwell"),
-        ("13.0", "rubin"),
-        ("11.0", "undefined"),
-        ("7." + 5000 * "9", None),
-    ],
-)
-def test_families(labels, capability, family):
-    found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
-    assert family == found.get("nvidia.com/gpu.family")
+    assert expected == {key: found.values.get(f"nvidia.com/{key}") for key in expected}

@@ -75,63 +75,53 @@ def test_amd_gpus_in_two_modes(labels):
     assert expected == dict(labels(text).values)
 
 
-def test_an_amd_gpu_without_a_preset(labels):
-    """Its labels follow from attributes. Parentheses and spaces are removed from product names."""
-    text = (
-        f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, virtual: {{memory: 15900Mi, "
-        "attributes: {model: Radeon (tm) Pro}}]"
-    )
-    text = text.replace("Pro}}]", "Pro}}}]")
-    assert {
-        "amd.com/gpu.product-name": "Radeon_tm_Pro",
-        "beta.amd.com/gpu.product-name": "Radeon_tm_Pro",
-        "beta.amd.com/gpu.product-name.Radeon_tm_Pro": "1",
-        "amd.com/gpu.vram": "16G",
-        "beta.amd.com/gpu.vram": "16G",
-        "beta.amd.com/gpu.vram.16G": "1",
-        "amd.com/gpu.compute-partitioning-supported": "false",
-        "amd.com/gpu.memory-partitioning-supported": "false",
-    } == dict(labels(text).values)
+INTEL = """{name: a, resource: gpu.intel.com/i915, virtual: {count: 2, attributes: {product: Flex_140,
+family: Flex_Series, pciClass: "0x0380", pciDeviceId: "0x56C1"}}}, {name: b, resource: qat.intel.com/cy, virtual: {}}"""
 
 
-def test_intel_gpus(labels):
-    text = HEAD + (
-        "devices:\n"
-        "- name: a\n  resource: gpu.intel.com/i915\n  virtual: {count: 2, attributes: {product: Flex_140, "
-        'family: Flex_Series, pciClass: "0x0380", pciDeviceId: "0x56C1"}}\n'
-        "- {name: b, resource: qat.intel.com/cy, virtual: {count: 4}}\n"
-    )
-    assert {
-        "intel.feature.node.kubernetes.io/gpu": "true",
-        "intel.feature.node.kubernetes.io/qat": "true",
-        "gpu.intel.com/device.count": "2",
-        "gpu.intel.com/device-id.0380-56c1.present": "true",
-        "gpu.intel.com/device-id.0380-56c1.count": "2",
-        "gpu.intel.com/product": "Flex_140",
-        "gpu.intel.com/family": "Flex_Series",
-    } == dict(labels(text).values)
-
-
-def test_gaudi_has_no_labels(labels):
-    text = f"{HEAD}devices: [{{name: a, resource: habana.ai/gaudi, virtual: {{preset: gaudi3}}}}]"
-    assert {} == labels(text).values
+def tpu(preset, accelerator, topology):
+    labels = {"accelerator": accelerator, "topology": topology}
+    entry = f"{{name: a, resource: google.com/tpu, virtual: {{preset: {preset}}}}}"
+    return entry, {f"cloud.google.com/gke-tpu-{key}": value for key, value in labels.items()}
 
 
 @pytest.mark.parametrize(
-    ("preset", "accelerator", "topology"),
+    ("entries", "expected"),
     [
-        ("tpu-v5e-1", "tpu-v5-lite-podslice", "1x1"),
-        ("tpu-v5e-4", "tpu-v5-lite-podslice", "2x2"),
-        ("tpu-v5e-8", "tpu-v5-lite-podslice", "2x4"),
-        ("tpu-v6e-8", "tpu-v6e-slice", "2x4"),
+        (  # the labels follow from attributes; parentheses and spaces are removed from product names
+            "{name: a, resource: amd.com/gpu, virtual: {memory: 15900Mi, attributes: {model: Radeon (tm) Pro}}}",
+            {
+                "amd.com/gpu.product-name": "Radeon_tm_Pro",
+                "beta.amd.com/gpu.product-name": "Radeon_tm_Pro",
+                "beta.amd.com/gpu.product-name.Radeon_tm_Pro": "1",
+                "amd.com/gpu.vram": "16G",
+                "beta.amd.com/gpu.vram": "16G",
+                "beta.amd.com/gpu.vram.16G": "1",
+                "amd.com/gpu.compute-partitioning-supported": "false",
+                "amd.com/gpu.memory-partitioning-supported": "false",
+            },
+        ),
+        (
+            INTEL,
+            {
+                "intel.feature.node.kubernetes.io/gpu": "true",
+                "intel.feature.node.kubernetes.io/qat": "true",
+                "gpu.intel.com/device.count": "2",
+                "gpu.intel.com/device-id.0380-56c1.present": "true",
+                "gpu.intel.com/device-id.0380-56c1.count": "2",
+                "gpu.intel.com/product": "Flex_140",
+                "gpu.intel.com/family": "Flex_Series",
+            },
+        ),
+        ("{name: a, resource: habana.ai/gaudi, virtual: {preset: gaudi3}}", {}),
+        tpu("tpu-v5e-1", "tpu-v5-lite-podslice", "1x1"),
+        tpu("tpu-v5e-4", "tpu-v5-lite-podslice", "2x2"),
+        tpu("tpu-v5e-8", "tpu-v5-lite-podslice", "2x4"),
+        tpu("tpu-v6e-8", "tpu-v6e-slice", "2x4"),
     ],
 )
-def test_tpus(labels, preset, accelerator, topology):
-    text = f"{HEAD}devices: [{{name: a, resource: google.com/tpu, virtual: {{preset: {preset}}}}}]"
-    assert {
-        "cloud.google.com/gke-tpu-accelerator": accelerator,
-        "cloud.google.com/gke-tpu-topology": topology,
-    } == dict(labels(text).values)
+def test_labels_of_a_vendor(labels, entries, expected):
+    assert expected == dict(labels(f"{HEAD}devices: [{entries}]").values)
 
 
 def test_real_devices_have_no_labels_of_vdev(labels):
