@@ -163,7 +163,8 @@ class NodeFinder:
             else:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
                 self.findings.watch.add(_DIRECTORIES.get(subsystem, "/dev"))
-        lacking = lacking or self._without_use(directory, wanted)
+        if not wanted:
+            lacking = lacking or self._without_use(directory)
         numa = numa_of_directory(self.host, directory)
         bare = RawDevice(
             id=device_id,
@@ -197,14 +198,12 @@ class NodeFinder:
         uses = tuple(key for key in keys.values() if key not in owns)
         return replace(bare, nodes=tuple(nodes_found), health=health, owns=owns, uses=uses)
 
-    def _without_use(self, directory: str, wanted: list[str]) -> str:
-        """Why a container would get nothing of the device; empty if it gets a node or does not need one.
+    def _without_use(self, directory: str) -> str:
+        """Why a container would get nothing of a device without nodes; empty if it does not need one.
 
         A network interface needs no node, and neither does an entry that has a `container` block.
         """
         name = posixpath.basename(directory)
-        if wanted:
-            return ""
         if isinstance(self.source, Usb):
             return f"{name} has no device node"
         is_net = "net" in (self.source.subsystem, *self.source.children)

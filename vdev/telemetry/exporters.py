@@ -150,6 +150,7 @@ _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter'
 SPEEDS = {3: 8, 4: 16, 5: 32, 6: 64}  # GT/s by generation of PCI Express
 GTT = 128 * 1024  # MB of host memory that the GPU can use
 _LINKS = 8  # of a device, in the table
+_UNKNOWN = ("cluster_name", "job_id", "job_partition", "job_user", "kfd_process_id")  # labels that are empty
 
 
 def _amd_values(it: MeasuredDevice) -> Values:
@@ -206,7 +207,7 @@ def _amd_labels(info: DeviceInfo, user: Use | None, node: str, _hostname_label: 
         ("card_model", known.get("cardModel", _CARDS.get(model, "N/A"))),
         ("card_series", known.get("cardSeries", f"{known.get('model', raw.entry)} OAM")),
         ("card_vendor", "AMD"),
-        ("cluster_name", ""),
+        *((name, "") for name in _UNKNOWN),
         *_container_labels(user),
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER_VERSION)),
@@ -216,10 +217,6 @@ def _amd_labels(info: DeviceInfo, user: Use | None, node: str, _hostname_label: 
         ("gpu_partition_id", str(device.part)),
         ("gpu_uuid", str(uuid.uuid5(NAMESPACE, device.id))),
         ("hostname", node),
-        ("job_id", ""),
-        ("job_partition", ""),
-        ("job_user", ""),
-        ("kfd_process_id", ""),
         ("serial_number", known.get("serialNumber", serial_number(raw.id))),
         ("vbios_version", known.get("vbiosVersion", "N/A")),
     )
