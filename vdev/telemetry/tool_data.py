@@ -19,7 +19,7 @@ def packaged(name: str) -> str:
 
 def texts(name: str) -> Mapping[str, str]:
     """The templates in a file of this directory. The name of each is in the line before it, in brackets."""
-    _, *parts = re.split(r"^\[(\w+)\]\n", packaged(name), flags=re.MULTILINE)
+    _, *parts = re.split(r"^\[([\w-]+)\]\n", packaged(name), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -30,29 +30,23 @@ def script(tool: str) -> str:
 
 def _fields() -> str:
     """nvidia-fields.txt as two shell functions: one finds a field, the other lists the fields of a switch."""
-    cases: list[str] = []
-    listed: dict[str, list[str]] = {}
-    switch = ""
-    for line in packaged("nvidia-fields.txt").splitlines():
-        if line.startswith("["):
-            switch = line.strip("[]")
-            listed[switch] = [f'List of valid properties to query for the switch "--query-{switch}=":', ""]
-        elif line and not line.startswith("#"):
+    cases, helps = "", ""
+    for switch, table in texts("nvidia-fields.txt").items():
+        listed = [f'List of valid properties to query for the switch "--query-{switch}=":', ""]
+        for line in filter(None, table.splitlines()):
             joined, rest = line.split(" |", 1)
             names = joined.split()
             unit, value, meaning = (part.strip() for part in rest.split("|", 2))
             plain = " Plain=yes" if value.startswith("=") else ""
             known = " | ".join(f"{switch}:{name}" for name in names)
             sets = f'Head={names[0]} Unit={unit} Value="{value.removeprefix("=").strip()}"{plain}'
-            cases.append(f"        {known}) {sets} ;;\n")
-            listed[switch] += [" or ".join(f'"{name}"' for name in names), meaning, ""]
-    helps = []
-    for switch, lines in listed.items():
-        text = "\n".join(lines).replace("'", "'\\''")
-        helps.append(f"        {switch}) say '{text}' ;;\n")
+            cases += f"        {known}) {sets} ;;\n"
+            listed += [" or ".join(f'"{name}"' for name in names), meaning, ""]
+        text = "\n".join(listed).replace("'", "'\\''")
+        helps += f"        {switch}) say '{text}' ;;\n"
     return (
-        "\nfield() {\n    case $1 in\n" + "".join(cases) + "        *) return 1 ;;\n    esac\n}\n"
-        "\nhelp_fields() {\n    case $1 in\n" + "".join(helps) + '        *) unknown "$Option" ;;\n    esac\n}\n'
+        f"\nfield() {{\n    case $1 in\n{cases}        *) return 1 ;;\n    esac\n}}\n"
+        f'\nhelp_fields() {{\n    case $1 in\n{helps}        *) unknown "$Option" ;;\n    esac\n}}\n'
     )
 
 
