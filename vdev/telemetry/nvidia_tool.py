@@ -11,7 +11,7 @@ from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import DRIVER
 from .simulation import MeasuredDevice, Throttle
-from .tool_data import assignments, packaged, shell_format, texts
+from .tool_data import assignments, shell_format, texts
 
 _ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
 CUDA = "13.0"  # without the attribute cudaVersion
@@ -25,8 +25,7 @@ _NONE = "N/A"
 _UNKNOWN = re.compile(f"{_NONE} [%C](?=<)")  # in the XML log, a value that is not known has no unit
 _TEXTS = texts("nvidia-texts.txt")
 _LONGEST_NAME = 27  # characters, in the table
-_XML_LOG = [Template(text) for text in packaged("nvidia-log.xml").split("%%\n")]
-"""The parts of the XML log: its head, the driver, a GPU, a MIG device, and the rest of a GPU."""
+_XML_LOG = texts("nvidia-log.xml")
 
 
 def nvidia_data(shown: MeasuredDevice, wall: float) -> str:
@@ -196,11 +195,12 @@ def _log(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, st
         "pci_sub_number": str(values["pci_sub_id"]).removeprefix("0x"),
     }
     plain = {key: escape(str(value)) for key, value in shown_values.items()}
-    head, driver, gpu, part, rest = _XML_LOG
-    texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
-    if shown.info.device.is_partition:
-        texts["xml_mig"] = part
-    found = {name: _UNKNOWN.sub(_NONE, text.substitute(plain)) for name, text in texts.items()}
+    without = set() if shown.info.device.is_partition else {"xml_mig"}
+    found = {
+        name: _UNKNOWN.sub(_NONE, Template(text).substitute(plain))
+        for name, text in _XML_LOG.items()
+        if name not in without
+    }
     if not shown.info.device.is_partition:
         found["xml_gpu"] += "\t\t\tNone\n"
     return found
