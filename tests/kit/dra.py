@@ -3,11 +3,13 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import jsonschema
 
 from tests.kit.specs import made_entry, made_virtual
+from vdev.aio.clock import PRODUCTION_TIMING
 from vdev.dra.published_devices import DraDevice, PublishedPool
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.pb import (
@@ -63,6 +65,16 @@ def pool(driver, devices, resource, *, shared=()):
     """Return the pool of devices by their published names; `shared` are the names of shared devices."""
     found = tuple(DraDevice(name=name, device=each, shared=name in shared) for name, each in devices.items())
     return PublishedPool(driver, resource, found)
+
+
+def agent(api, timing=PRODUCTION_TIMING, **more):
+    """What a driver uses of its agent."""
+    return SimpleNamespace(
+        options=SimpleNamespace(node_name="node-1", timing=timing),
+        node_api=SimpleNamespace(api=api),
+        placeholders=SimpleNamespace(renew=lambda _raw: None),
+        **more,
+    )
 
 
 class Kubelet:

@@ -38,7 +38,7 @@ class _Api:
 def _claims(directory):
     (directory / "kubelet").mkdir(exist_ok=True, parents=True)
     places = Places(driver=DRIVER, kubelet_dir=directory / "kubelet", cdi_dir=directory / "cdi")
-    claims = Claims(places, _Api(), "node-1")
+    claims = Claims(dra.agent(_Api()), places, {}, lambda _claims: None)
     claims.pool = _POOL
     return claims
 

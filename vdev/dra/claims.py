@@ -12,15 +12,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import structlog
 
-from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.locks import DirectoryLock
-from ..kube.api import Api
 from ..kube.errors import Denied, Missing
 from ..kube.objects import RESOURCE_CLAIMS
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
@@ -29,10 +27,12 @@ from .claim import Claim, PreparedClaim, read_claim
 from .preparation import prepare
 from .published_devices import PublishedPool, empty_pool
 
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
+
 log = structlog.get_logger(__name__)
 
 DEADLINE = 40.0  # seconds; the kubelet waits 45
-NOTHING_PREPARED: Prepared = {}
 _Done = TypeVar("_Done")
 ReadClaim: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
 Answers: TypeAlias = dict[str, PreparedClaim | str | None]
@@ -42,21 +42,12 @@ Answers: TypeAlias = dict[str, PreparedClaim | str | None]
 class Claims:
     """The claims of one driver on this node.
 
-    `on_change` gets all prepared claims when they or `trouble` have changed. `renew` replaces the placeholder node of a
-    physical device that no claim uses any more; it is called in a thread and raises HostError. `prepared` are the
-    claims that an earlier process recorded.
+    `prepared` are the claims that an earlier process recorded. `on_change` gets all prepared claims when they or
+    `trouble` have changed.
     """
 
     def __init__(
-        self,
-        places: Places,
-        api: Api,
-        node: str,
-        *,
-        on_change: Callable[[Prepared], None] = lambda _claims: None,
-        renew: Callable[[str], None] = lambda _raw: None,
-        timing: Timing = PRODUCTION_TIMING,
-        prepared: Prepared = NOTHING_PREPARED,
+        self, agent: "Agent", places: Places, prepared: Prepared, on_change: Callable[[Prepared], None]
     ) -> None:
         self.pool: PublishedPool = empty_pool(places.driver)
         """The published devices. It is replaced as a whole, because threads read it."""
@@ -68,13 +59,11 @@ class Claims:
         """
         self.trouble = ""
         """Why the files cannot be used, or the empty string."""
+        self._agent = agent
         self._places = places
         self._driver = places.driver
-        self._api = api
-        self._node = node
         self._on_change = on_change
-        self._renew = renew
-        self._intervals, self._clock = timing
+        self._intervals, self._clock = agent.options.timing
         self._recorded: Prepared = {}  # the content of the record when it was last read
         self._one_at_a_time = asyncio.Lock()
         self._lock = DirectoryLock(places.directory)
@@ -125,7 +114,7 @@ class Claims:
 
     async def _read(self, ref: ClaimRef) -> ReadClaim:
         try:
-            document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
+            document = await self._agent.node_api.api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
             return read_claim(document, self._driver, uid=ref.uid)
         except (AllocationError, ApiServerError) as error:
             return error
@@ -239,7 +228,7 @@ class Claims:
             case AllocationError():
                 raise claim
             case Claim() if before is None or not before.is_of(claim):
-                before = prepare(claim, self.pool, self._node)
+                before = prepare(claim, self.pool, self._agent.options.node_name)
                 if conflict := before.conflict(others):
                     raise AllocationError(conflict)
         assert before is not None
@@ -255,7 +244,7 @@ class Claims:
                 held = {device.raw for claim in rest.values() for device in claim.devices}
                 for device in known[uid].devices if uid in known else ():
                     if device.raw not in held:
-                        self._renew(device.raw)
+                        self._agent.placeholders.renew(device.raw)
                 known = rest
             except OSError as failed:
                 answers[uid] = f"cannot remove {file}: {reason_of(failed)}"

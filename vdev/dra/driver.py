@@ -52,22 +52,14 @@ class DraDriver:
     """
 
     def __init__(self, agent: "Agent", places: Places, prepared: Prepared) -> None:
-        node, timing, api = agent.options.node_name, agent.options.timing, agent.node_api.api
+        timing = agent.options.timing
         self.name = places.driver
         self.places = places
-        self.claims = Claims(
-            places,
-            api,
-            node,
-            on_change=self._on_prepared,
-            renew=agent.placeholders.renew,
-            timing=timing,
-            prepared=prepared,
-        )
+        self.claims = Claims(agent, places, prepared, self._on_prepared)
         self._on_change = agent.on_claims
         self._intervals, self._clock = timing
         self._retrier = agent.retrier
-        self._status = ClaimStatus(places.driver, api, timing.clock)
+        self._status = ClaimStatus(places.driver, agent.node_api.api, timing.clock)
         self.servicer = DraServicer(agent, places.driver, self.claims)
         services = (*self.servicer.handlers(), self._registration_service())
         self._socket = SocketServer(services, places.socket, timing)

@@ -16,7 +16,6 @@ from vdev.dra.checkpoint import Places
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.intervals import Intervals
 from vdev.kube.api import Api
-from vdev.kube.connection import Connection
 from vdev.observe.metrics import Metrics
 
 DRIVER = "gpu.acme.dev"
@@ -81,13 +80,12 @@ async def start_driver(kubelet, cdi_dir):
                 Intervals(**quick.INTERVALS | {"look_at_driver": 0.2, "repeat_health": 1000.0} | intervals), clock
             )
             retrier = Retrier(timing=timing)
-            agent = SimpleNamespace(
-                options=SimpleNamespace(node_name="node-1", timing=timing),
-                node_api=SimpleNamespace(api=api or Api(Connection(None))),
+            agent = dra.agent(
+                api or Api(None),
+                timing,
                 faults=SimpleNamespace(engine=faults or dra.NoFaults()),
                 metrics=Metrics(),
                 on_claims=lambda: running.told.append(driver.state),
-                placeholders=SimpleNamespace(renew=lambda _raw: None),
                 retrier=retrier,
             )
             root = kubelet_dir or kubelet.directory

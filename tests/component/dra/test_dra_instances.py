@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
-from vdev.aio.clock import LeapClock, Timing
+from vdev.aio.clock import PRODUCTION_TIMING, LeapClock, Timing
 from vdev.dra.checkpoint import Places
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.published_devices import PublishedPool
@@ -31,8 +31,8 @@ class Api:
         return self._documents[name] | {"namespace": namespace}
 
 
-def _claims(places, documents, pool=POOL, **options):
-    claims = Claims(places, Api(documents), "node-1", **options)
+def _claims(places, documents, pool=POOL, on_change=lambda _claims: None, timing=PRODUCTION_TIMING):
+    claims = Claims(dra.agent(Api(documents), timing), places, {}, on_change)
     claims.pool = pool
     return claims
 
