@@ -36,7 +36,7 @@ from .scalars import (
 )
 from .section import Placed, Section
 from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
-from .telemetry import EntryTelemetry, PhysicsModel, SmiTool
+from .telemetry import EntryTelemetry, SmiTool
 from .template import Template, parse
 from .virtual import VirtualDevices
 
@@ -359,10 +359,6 @@ class Entry(Placed):
     def vendor(self) -> SmiTool | None:
         """The vendor of the preset, if it has such a tool."""
         return _TOOLS.get(self.virtual.model.resource) if self.virtual else None
-
-    @property
-    def physics(self) -> PhysicsModel:
-        return self.virtual.physics if self.virtual else PhysicsModel()
 
     @property
     def acts_on_handovers(self) -> bool:

@@ -57,12 +57,10 @@ def percents(value: object) -> Range:
     """Parse a level or the two ends of a range. Raises ValueError."""
     if isinstance(value, Range):
         return value
-    if not isinstance(value, (list, tuple)):
-        level = _percent(value)
-        return Range(level, level)
-    if len(value) != 2:
-        refuse(f"expected the two ends of a range, got {len(value)} values", _EXAMPLE)
-    low, high = map(_percent, value)
+    ends = value if isinstance(value, (list, tuple)) else (value, value)
+    if len(ends) != 2:
+        refuse(f"expected the two ends of a range, got {len(ends)} values", _EXAMPLE)
+    low, high = map(_percent, ends)
     if low > high:
         refuse(f"the range begins at {low:g} and ends at {high:g}", "write the lower end first")
     return Range(low, high)

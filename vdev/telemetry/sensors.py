@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..model.device import Device, base_id, grouped
 from ..model.entry import Entry
-from ..model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool
+from ..model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Range, SmiTool
 from ..planning.in_use import Use
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
@@ -100,7 +100,7 @@ def device_infos(plan: DesiredState) -> dict[str, DeviceInfo]:
         name: DeviceInfo(
             device=device,
             resource=entry.resource,
-            physics=entry.physics,
+            physics=entry.virtual.physics if entry.virtual else PhysicsModel(),
             vendor=entry.vendor,
             number=number[device.raw.id],
             first=first[device.raw.id],

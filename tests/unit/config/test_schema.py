@@ -110,6 +110,7 @@ def test_bad_documents_are_refused_by_both(text: str, validator: Any) -> None:
         VIRTUAL % "count: 4, memory: 16Gi, numa: 0, attributes: {a: 1, b: true}",
         "devices: [{name: a, resource: example.com/a, glob: /dev/a, onNodes: x, exclude: /dev/b}]",
         "devices: [{name: a, resource: example.com/a, glob: {path: /dev/a}}]",
+        "devices: [{name: a, resource: example.com/a, glob: [/dev/a, {path: /dev/b, optional: true}]}]",
         "devices: [{name: a, resource: example.com/a, usb: {vendor: '0x46D', class: '03'}}]",
         "devices: [{name: a, resource: example.com/a, sysfs: {bus: pci, match: {a: {ge: 4}, b: {in: [x]}}}}]",
         "devices: [{name: a, resource: example.com/a, sysfs: {class: drm, match: {a: {exists: true}, b: x}}}]",
