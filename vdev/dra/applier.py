@@ -37,11 +37,8 @@ class DraDrivers(Applier):
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self._options = agent.options
         self._group: asyncio.TaskGroup | None = None
         self._begun = asyncio.Event()  # set when the first driver exists
-        self._retrier = agent.retrier
-        self._metrics = agent.metrics
         self._recorded: dict[str, Prepared] = {}  # the claims of drivers that do not run yet
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -68,7 +65,7 @@ class DraDrivers(Applier):
 
     async def recall(self) -> None:
         """Read the claims that an earlier process prepared, for all drivers."""
-        self._recorded = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
+        self._recorded = await asyncio.to_thread(_recorded, self._agent.options.plugin_dir.parent)
 
     async def follow(self) -> None:
         await self._begun.wait()
@@ -80,7 +77,7 @@ class DraDrivers(Applier):
         for name in self._drivers.keys() - wanted:
             del self._drivers[name]
             self._tasks[name].cancel()
-            self._metrics.forget(name)
+            self._agent.metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
         self.directories = frozenset().union(*(driver.directories for driver in self._drivers.values()))
@@ -94,7 +91,7 @@ class DraDrivers(Applier):
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # imported late: nodes without DRA do not need its gRPC messages
 
-        options = self._options
+        options = self._agent.options
         places = Places(
             driver=name,
             kubelet_dir=options.plugin_dir.parent,
@@ -103,7 +100,9 @@ class DraDrivers(Applier):
         )
         driver = self._drivers[name] = DraDriver(self._agent, places, self._recorded.pop(name, {}))
         assert self._group is not None
-        serving = self._retrier.supervise(f"serving the DRA driver {name}", driver.run, after=self._tasks.get(name))
+        serving = self._agent.retrier.supervise(
+            f"serving the DRA driver {name}", driver.run, after=self._tasks.get(name)
+        )
         self._tasks[name] = self._group.create_task(serving, name=f"DRA driver {name}")
 
     @property
@@ -140,7 +139,7 @@ class DraDrivers(Applier):
 
     def measure(self) -> None:
         for name, driver in self._drivers.items():
-            devices, metrics = driver.claims.pool.devices, self._metrics
+            devices, metrics = driver.claims.pool.devices, self._agent.metrics
             bad = [each for each in devices if not each.health.healthy]
             metrics.devices.labels(name, "Healthy").set(len(devices) - len(bad))
             metrics.devices.labels(name, "Unhealthy").set(len(bad))

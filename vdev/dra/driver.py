@@ -95,9 +95,10 @@ class DraDriver:
 
     def update(self, pool: PublishedPool) -> None:
         """Set the published devices, and report their health to the kubelet and in the status of claims."""
-        self.claims.pool = pool
+        before, self.claims.pool = self.claims.pool, pool
         health = {each.name: each.health for each in pool.devices}
-        self.servicer.update(health)
+        if health != {each.name: each.health for each in before.devices}:
+            self.servicer.calls.wake()  # the streams send the health again
         self._status.update_health(health)
 
     def recheck(self) -> None:

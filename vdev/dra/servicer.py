@@ -5,14 +5,13 @@ the pod's Event.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from ..deviceplugin.rpc import Context, RpcCalls, unary
 from ..faults.effects import Rpc
-from ..model.device import Health
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
 from .claim import PreparedClaim
@@ -42,13 +41,6 @@ class DraServicer:
         self.calls = RpcCalls(driver, kind="driver", faults=faults, metrics=agent.metrics, clock=clock)
         self._repeat_health = intervals.repeat_health
         self._clock = clock
-        self._health: Mapping[str, Health] = {}
-
-    def update(self, health: Mapping[str, Health]) -> None:
-        """Set the health of the devices by name. If it changed, it is sent on all streams at once."""
-        if health != self._health:
-            self._health = health
-            self.calls.wake()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         claims = {
@@ -111,12 +103,12 @@ class DraServicer:
 
     def _health_message(self, version: Any) -> Any:
         message = version.NodeWatchResourcesResponse()
-        for name, health in self._health.items():
+        for each in self._claims.pool.devices:
             message.devices.add(
-                device={"pool_name": self._pool, "device_name": name},
-                health=version.HEALTHY if health.healthy else version.UNHEALTHY,
+                device={"pool_name": self._pool, "device_name": each.name},
+                health=version.HEALTHY if each.health.healthy else version.UNHEALTHY,
                 health_check_timeout_seconds=int(_TIMES * self._repeat_health),
-                message=health.reason,
+                message=each.health.reason,
                 last_updated_time=int(self._clock.wall()),
             )
         return message

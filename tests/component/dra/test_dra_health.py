@@ -47,11 +47,11 @@ async def test_the_list_is_repeated_before_the_timeout(start_driver, kubelet):
 
 
 async def test_streams_stay_open_until_the_driver_ends(start_driver, kubelet):
-    """Two streams, which a kubelet of 1.37 may have for a moment, without devices."""
+    """Two streams, which a kubelet of 1.37 may have for a moment."""
     running = await start_driver(None)
     called = await kubelet.register()
     streams = [called.watch("v1alpha1"), called.watch("v1")]
-    assert [0, 0] == [len((await each.read()).devices) for each in streams]
+    assert [3, 3] == [len((await each.read()).devices) for each in streams]
     assert 2 == running.driver.servicer.health_streams
     await running.stop()
     for each in streams:
