@@ -9,14 +9,9 @@ from vdev.errors import ConfigError
 from vdev.faults.effects import (
     ApiFaults,
     ConditionFault,
-    DelayTimes,
     EventFault,
-    FlapTimes,
-    ProcessFaults,
-    RegisterFaults,
-    Rpc,
 )
-from vdev.faults.rules import OnNodes, Select, words
+from vdev.faults.rules import Select, words
 from vdev.model.device import Health
 
 HEAD = """version: v1
@@ -47,43 +42,6 @@ def refused(*rules, seed=7):
     with pytest.raises(ConfigError) as error:
         faults(*rules, seed=seed)
     return str(error.value)
-
-
-def test_the_example():
-    """Every rule of the documented example has its meaning."""
-    section = faults(
-        'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, '
-        'reason: "XID 79: fallen off the bus"',
-        'name: flapping, devices: ["uart/*"], flap: {up: 20s, down: 5s}, jitter: 20%',
-        "name: some-nodes, onNodes: {share: 10%}, devices: {pick: 1}, at: 2m, health: Unhealthy",
-        'name: hot-unplug, devices: ["acme/1"], at: 90s, remove: true, for: 60s',
-        "name: slow, rpc: Allocate, resource: nvidia.com/gpu, delay: {p50: 200ms, max: 8s}",
-        "name: refuse, rpc: Allocate, resource: acme.dev/npu, nth: 3, "
-        'error: {code: UNAVAILABLE, message: "firmware busy"}',
-        'name: late, register: {delay: 45s}, resource: "*"',
-        "name: drop, stream: {close: true}, at: 3m",
-        "name: garbage, rpc: GetPreferredAllocation, answer: {bogusIds: true}",
-        "name: crash, process: {exit: 137}, at: 10m",
-    )
-    dead, flapping, some, unplug, slow, refuse, late, drop, garbage, crash = section.rules
-    assert section.seed == 7
-    assert dead.verdict == Health(False, "XID 79: fallen off the bus", "dead-gpu")
-    assert (dead.at, dead.lasts, dead.every) == (60, 30, 300)
-    assert dead.devices == Select(names=["a100/3"])
-    assert flapping.flap == FlapTimes(up=20, down=5)
-    assert flapping.verdict == Health(False, "drill", "flapping")
-    assert flapping.jitter == 0.2
-    assert some.on_nodes == OnNodes(share=0.1)
-    assert some.devices == Select(pick=1)
-    assert unplug.remove
-    assert slow.rpc == (Rpc.ALLOCATE,)
-    assert slow.delay == DelayTimes(p50=0.2, max=8.0)
-    assert refuse.nth == (3,)
-    assert refuse.error.message == "firmware busy"
-    assert late.register_ == RegisterFaults(delay=45)
-    assert drop.stream.fault == "close"
-    assert garbage.answer.fault == "bogusIds"
-    assert crash.process == ProcessFaults(exit=137)
 
 
 def test_references():
