@@ -6,7 +6,6 @@ a rule, and carries out faults that happen once. An applier writes the Xids of d
 
 import asyncio
 import os
-import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,19 +152,16 @@ class KernelLog(Applier):
             self._written |= {each}
 
     def _write(self, target: str, what: _Occurrence) -> None:
-        path = self._host.path(target) if target == KMSG else Path(target)
+        is_kernel = target == KMSG
+        path = self._host.path(target) if is_kernel else Path(target)
+        prefix = f"<{_ERROR}>" if is_kernel else self._syslog_prefix()
         place, text = what.address.rpartition(".")[0], TEXTS.get(what.number, "unknown error")
         xid = f"NVRM: Xid (PCI:{place}): {what.number}, pid='<unknown>', name=<unknown>, {text}."
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(path, flags & ~os.O_CREAT if target == KMSG else flags, 0o644)
-            try:
-                is_kernel = target == KMSG or stat.S_ISCHR(os.fstat(handle).st_mode)
-                prefix = f"<{_ERROR}>" if is_kernel else self._syslog_prefix()
+            with open(os.open(path, flags if is_kernel else flags | os.O_CREAT, 0o644), "wb", buffering=0) as log_file:
                 for line in (f"NVRM: GPU at PCI:{place}: {what.raw}", xid):
-                    os.write(handle, f"{prefix}{line}\n".encode())
-            finally:
-                os.close(handle)
+                    log_file.write(f"{prefix}{line}\n".encode())  # each write to the kernel log is a line
         except OSError as failed:
             raise HostError(
                 f"cannot write Xid {what.number} of {what.raw} to {path}: {reason_of(failed)}; "
