@@ -51,7 +51,7 @@ async def test_an_unusable_checkpoint_is_ignored(kubelet, start_agent):
     for content, words in SPOILT.values():
         agent.logs.clear()
         spoil(path, content)  # not before: the kubelet writes a valid one at the first list
-        await kubelet.wait_until(lambda words=words: words in holders.trouble, what=f"the trouble {words}")
+        await kubelet.wait_until(lambda words=words: words in holders.checkpoint.trouble, what=f"the trouble {words}")
         asked = holders.known.answered_at
         await kubelet.wait_until(lambda asked=asked: holders.known.answered_at > asked + 0.05, what="more looks")
         (said,) = [each for each in agent.logs if each["event"] == "the kubelet's checkpoint is not used"]
@@ -59,7 +59,7 @@ async def test_an_unusable_checkpoint_is_ignored(kubelet, start_agent):
         assert str(path) in said["reason"]
         pod = await kubelet.run_pod(manifest("one", {NPU: 2}))  # the kubelet writes a valid one
         assert "Running" == pod.phase.value
-        await kubelet.wait_until(lambda: not holders.trouble, what="a good one")
+        await kubelet.wait_until(lambda: not holders.checkpoint.trouble, what="a good one")
         await kubelet.delete_pod("one")
     assert [] == kubelet.errors
 
@@ -109,7 +109,7 @@ async def test_a_device_that_only_the_checkpoint_names_stays(kubelet, waiting, s
     path = kubelet.device_plugin_dir / podresources.FILE_NAME
     if damaged:
         spoil(path, path.read_bytes()[:-100])
-        await kubelet.wait_until(lambda: agent.agent.holders.trouble, what="the trouble")
+        await kubelet.wait_until(lambda: agent.agent.holders.checkpoint.trouble, what="the trouble")
         await readings(kubelet, agent, 0)
     agent.edit(CUT.format(layout="1x@0, 1x@2"))
     await shows(ONE, 2, 1)

@@ -137,13 +137,9 @@ class ConfigSource:
 
     async def read_first(self) -> Loaded:
         """Read the files, or their good part if failOnInitError is false. Raises ConfigError."""
-        try:
-            return await self.read()
-        except ConfigError:
-            loaded = await self.read(partial=True)
-            if loaded.errors and loaded.spec.flags.fail_on_init_error:
-                raise
-            return loaded
+        loaded = await self.read(partial=True)
+        must_be_good = loaded.errors and loaded.spec.flags.fail_on_init_error
+        return await self.read() if must_be_good else loaded
 
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""

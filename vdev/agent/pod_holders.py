@@ -34,7 +34,7 @@ class PodHolders:
         self.known: InUse = in_use.UNKNOWN
         self.source, self.source_since = "nothing yet", self._clock.wall()  # of `known`; seconds since the epoch
         self._socket = agent.options.pod_resources_socket
-        self._checkpoint = CheckpointReader(agent.link.directory)
+        self.checkpoint = CheckpointReader(agent.link.directory)
         self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
         self.asked = asyncio.Event()  # set when the kubelet is to be asked
         self._will_ask = False  # `ask` is scheduled, after the pause for admissions
@@ -61,11 +61,6 @@ class PodHolders:
         """The pods by name, of the devices that the kubelet was asked for after their last Allocate."""
         awaited = self.known.awaited
         return {key: pod for key, pod in self.known.pods.items() if key not in awaited}
-
-    @property
-    def trouble(self) -> str:
-        """Why the checkpoint cannot be used, or the empty string."""
-        return self._checkpoint.trouble
 
     def recall(self, held: Collection[Key]) -> None:
         """Treat these devices of an earlier process as held, until a trusted answer leaves them out."""
@@ -125,7 +120,7 @@ class PodHolders:
                 self.ask_soon()
                 if self.readable:
                     return None
-        checkpoint = await asyncio.to_thread(self._checkpoint.read)
+        checkpoint = await asyncio.to_thread(self.checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
         if kubelet != (self._agent.link.generation, socket):
             answer = None
@@ -135,7 +130,7 @@ class PodHolders:
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""
-        readable, trouble = self.readable, self._checkpoint.trouble
+        readable, trouble = self.readable, self.checkpoint.trouble
         was_readable, was_trouble = self._logged
         self._logged = readable, trouble
         if readable is not was_readable:

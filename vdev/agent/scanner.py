@@ -42,11 +42,6 @@ class Scan:
     def problems(self) -> tuple[Problem, ...]:
         return tuple(problem for each in self.found.values() for problem in each.problems)
 
-    def known(self, advertised: Inventory) -> set[str]:
-        """The ids of the devices that were found, and of those that are listed."""
-        found = (each.by_id for each in self.found.values())
-        return set[str]().union(*found, *(each.raws for each in advertised.resources.values()))
-
     def targets(self, left_out: Collection[str]) -> Mapping[str, Target]:
         """The devices to probe, by id, without those left out."""
         found = {}
@@ -111,7 +106,7 @@ class Scanner:
 
     def forget(self, scan: Scan, advertised: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
-        known = scan.known(advertised)
+        known = advertised.raws.union(*(found.by_id for found in scan.found.values()))
         for numbering in self._numberings.values():
             numbering.retain(known)
 

@@ -31,7 +31,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "readable": agent.holders.readable,
             "knownFrom": agent.holders.source,
             "knownFromSince": agent.holders.source_since,
-            "checkpointProblem": agent.holders.trouble,
+            "checkpointProblem": agent.holders.checkpoint.trouble,
             "doubted": len(agent.holders.known.unlisted),
         },
         "record": {
