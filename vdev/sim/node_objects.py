@@ -221,4 +221,5 @@ def _with_ready(conditions: list[Mapping[str, Any]], *, is_ready: bool) -> list[
 
 
 def _ready(status: str, reason: str, message: str) -> dict[str, str]:
-    return {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": timestamp()}
+    since = {"lastHeartbeatTime": timestamp(), "lastTransitionTime": timestamp()}  # there are no further heartbeats
+    return {"type": "Ready", "status": status, "reason": reason, "message": message, **since}
