@@ -11,12 +11,12 @@ from fnmatch import fnmatchcase
 from ..faults.effects import CALLS_FOR_CLAIMS, ApiFaults, Rpc
 from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
 from ..model.device import base_id
-from ..model.entry import Entry
+from ..model.entry import Entry, MigStrategy
 from ..model.names import is_nvidia_id
 from ..model.problem import did_you_mean, listed
 from ..model.scalars import index_range
 from ..model.spec import Spec
-from ..planning.naming import names_of
+from ..planning.naming import name_of
 from .file_checks import check_names
 from .messages import ProblemReport
 
@@ -153,7 +153,10 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
     """Check the names in the rules against those of `spec`."""
     check_names(rules, "rule", report)
-    resources = {name for entry in spec.entries for name in (entry.resource, *names_of(spec, entry))}
+    resources = {entry.resource for entry in spec.entries}
+    if spec.flags.mig_strategy is MigStrategy.MIXED:
+        resources |= {name_of(spec, entry, each) or "" for entry in spec.entries for each in entry.possible_profiles}
+    resources |= {pattern.name for pattern in (*spec.resources.gpus, *spec.resources.mig)}
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}

@@ -61,6 +61,7 @@ WRONG = [
     ('devices: ["a10/3"], health: Unhealthy', "devices[0]", "unknown device entry 'a10'.*did you mean 'a100'"),
     ('devices: ["a100/4"], health: Unhealthy', "devices[0]", "no device 4; the entry has 4"),
     ("devices: [acme-npu], health: Unhealthy, resource: acme.dev/nup", "resource", "did you mean 'acme.dev/npu'"),
+    ("devices: [a100], health: Unhealthy, resource: nvidia.com/mig-7g.40gb", "resource", "unknown resource"),
     ("devices: [nothing-1], health: Unhealthy", "devices[0]", "unknown device 'nothing-1'"),
     ("devices: {entry: acm}, health: Unhealthy", "devices.entry", "unknown device entry"),
     ("devices: {profile: 9g.1gb}, health: Unhealthy", "devices.profile", "unknown profile"),
