@@ -38,23 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send the request to the running plugin, and print its answer."""
-    answer = common.ask(args, _request(args))
+    request = {"do": f"fault-{args.action}"}
+    if args.action == "add":
+        request["rules"] = _rules(args)
+    elif args.action == "clear":
+        if args.all == bool(args.name):
+            raise UsageError("give the name of a fault, or --all")
+        request |= {"all": args.all, "name": args.name}
+    elif args.action == "trigger":
+        request["name"] = args.name
+    answer = common.ask(args, request)
     common.show(args, answer, _lines(answer) if args.action == "list" else done(answer))
     return 0
-
-
-def _request(args: argparse.Namespace) -> dict[str, Any]:
-    match args.action:
-        case "add":
-            return {"do": "fault-add", "rules": _rules(args)}
-        case "clear":
-            if args.all == bool(args.name):
-                raise UsageError("give the name of a fault, or --all")
-            return {"do": "fault-clear", "all": True} if args.all else {"do": "fault-clear", "name": args.name}
-        case "trigger":
-            return {"do": "fault-trigger", "name": args.name}
-        case _:
-            return {"do": "fault-list"}
 
 
 def _rules(args: argparse.Namespace) -> str:
