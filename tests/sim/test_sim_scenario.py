@@ -122,13 +122,6 @@ async def test_a_pod_that_has_failed_fails_at_once(driver):
         await play(scenario(*steps, pods=pods), driver, patience=600)
 
 
-async def test_findings_fail_a_scenario(driver):
-    """`findings: none` fails on an error finding."""
-    story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, configuration={NPU: ["d1", "d1"]})
-    with pytest.raises(ScenarioError, match="duplicate-id"):
-        await play(story, driver)
-
-
 async def test_one_piece_of_hardware_on_two_pods(driver):
     """Two pods with the same piece of hardware fail a scenario."""
     pods = dict.fromkeys(("one", "two", "three"), ONE["one"])
