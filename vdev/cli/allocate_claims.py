@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     seen = plan.preview(args.files, options.read(args))
     if common.exit_code(seen.problems):
         raise ConfigError(seen.problems)
-    claims, classes = _read(args.claim)
     try:
+        claims, classes = _read(args.claim)
         _allocate(claims, classes, seen)
         documents = [_document(seen, claim) for claim in claims]
     except AllocationError as refused:
@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
 def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     """The claims of the file in order, and its DeviceClasses by name."""
     try:
-        documents = [document for _, document in yaml_text.numbered_documents(text_of(path))]
+        documents = [mapping(document) for _, document in yaml_text.numbered_documents(text_of(path))]
     except yaml.YAMLError as wrong:
         raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
     claims: list[Document] = []
     classes: dict[str, Document] = {}
-    for each in _flat(documents):
+    for each in (item for document in documents for item in document.get("items") or [document]):
         name = mapping(each.get("metadata")).get("name") or "claim"
         match each.get("kind"):
             case "ResourceClaim" | "ResourceClaimTemplate" as kind:
@@ -66,14 +66,6 @@ def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     if not claims:
         raise UsageError(f"{path} has no ResourceClaim and no ResourceClaimTemplate")
     return claims, classes
-
-
-def _flat(documents: Sequence[object]) -> Iterator[Document]:
-    """Yield the objects. A list is replaced by its items."""
-    for each in documents:
-        if isinstance(each, dict):
-            items = each.get("items")
-            yield from _flat(items) if isinstance(items, list) else (each,)
 
 
 def _claim(document: Document, name: str, *, is_template: bool) -> Document:
