@@ -34,7 +34,6 @@ log = structlog.get_logger(__name__)
 
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 _Done = TypeVar("_Done")
-ReadClaim: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
 Answers: TypeAlias = dict[str, PreparedClaim | str | None]
 """By uid: the prepared claim, None for an unprepared one, or why the call failed."""
 
@@ -73,7 +72,7 @@ class Claims:
         """Prepare claims. Returns by uid the prepared claim, or a sentence that says why it cannot be prepared."""
 
         async def work() -> Answers:
-            found = await asyncio.gather(*map(self._read, refs))
+            found = await asyncio.gather(*map(self._read, refs), return_exceptions=True)
             read = {ref.uid: claim for ref, claim in zip(refs, found, strict=True)}
             return await self.exclusively(lambda: self._prepare_all(read))
 
@@ -112,12 +111,9 @@ class Claims:
         except TimeoutError as late:
             raise HostError(f"cannot read {self._places.checkpoint}: {self._why(late, 'read')}") from late
 
-    async def _read(self, ref: ClaimRef) -> ReadClaim:
-        try:
-            document = await self._agent.node_api.api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
-            return read_claim(document, self._driver, uid=ref.uid)
-        except (AllocationError, ApiServerError) as error:
-            return error
+    async def _read(self, ref: ClaimRef) -> Claim:
+        document = await self._agent.node_api.api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
+        return read_claim(document, self._driver, uid=ref.uid)
 
     def _why(self, failed: TimeoutError | HostError, what: str) -> str:
         if isinstance(failed, HostError):
@@ -200,7 +196,7 @@ class Claims:
             write_checkpoint(self._places.checkpoint, known)
         self.prepared = known
 
-    def _prepare_all(self, found: Mapping[str, ReadClaim]) -> Answers:
+    def _prepare_all(self, found: Mapping[str, Claim | BaseException]) -> Answers:
         claims = (each for each in found.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
         known, answers = self._known(), Answers()
@@ -220,18 +216,17 @@ class Claims:
         return answers
 
     def _prepare_one(
-        self, claim: ReadClaim, before: PreparedClaim | None, others: Iterable[PreparedClaim]
+        self, claim: Claim | BaseException, before: PreparedClaim | None, others: Iterable[PreparedClaim]
     ) -> PreparedClaim:
-        match claim:
-            case ApiServerError() if before is None or isinstance(claim, Missing | Denied):
+        if isinstance(claim, BaseException):
+            # While the API server does not answer, a claim stays as it was prepared before.
+            if before is None or not isinstance(claim, ApiServerError) or isinstance(claim, Missing | Denied):
                 raise claim
-            case AllocationError():
-                raise claim
-            case Claim() if before is None or not before.is_of(claim):
-                before = prepare(claim, self.pool, self._agent.options.node_name)
-                if conflict := before.conflict(others):
-                    raise AllocationError(conflict)
-        assert before is not None
+            return before
+        if before is None or not before.is_of(claim):
+            before = prepare(claim, self.pool, self._agent.options.node_name)
+            if conflict := before.conflict(others):
+                raise AllocationError(conflict)
         return before
 
     def _unprepare_all(self, uids: Sequence[str]) -> Answers:
