@@ -36,7 +36,7 @@ from .cdi import Document
 from .in_use import InUse
 from .repartition import Progresses, RepartitionState, state_labels
 from .resources import EMPTY, Inventory, as_observed
-from .retired import Dropped, Retired, blocked, keep_in_use, without_overlaps
+from .retired import Retired, blocked, keep_in_use, without_overlaps
 
 _NEVER = float("-inf")
 
@@ -49,8 +49,8 @@ class Previous:
     """The device lists that were sent to the kubelet."""
     retired: Mapping[Key, Retired] = field(default_factory=dict)
     """The devices that are in these lists only because a pod may hold them."""
-    dropped: Mapping[str, Dropped] = field(default_factory=dict)
-    """The ids that were removed from a list recently."""
+    dropped: Mapping[Key, float] = field(default_factory=dict)
+    """The slots that were removed from a list recently, and when."""
     devices: Inventory = EMPTY
     """The devices that existed."""
     lost: Losses = field(default_factory=dict)
@@ -168,13 +168,13 @@ class DesiredState:
     def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
         """Return the state that the next plan needs; `now` is when this plan was applied.
 
-        Ids that were removed from a list stay in `dropped` for `remembered` seconds.
+        Slots that were removed from a list stay in `dropped` for `remembered` seconds.
         """
         before = self.observed.previous
-        dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
+        dropped = {key: at for key, at in before.dropped.items() if at > now - remembered}
         for name, resource in before.advertised.resources.items():
             kept = self.advertised.resources[name].by_id if name in self.advertised.resources else {}
-            dropped |= dict.fromkeys(resource.by_id.keys() - kept, Dropped(name, now))
+            dropped |= {(name, each): now for each in resource.by_id.keys() - kept}
         return Previous(
             advertised=self.advertised,
             retired=self.retired,

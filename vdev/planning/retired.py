@@ -8,7 +8,7 @@ another name) are Unhealthy until then.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import UNKNOWN_ENTRY, Device, DeviceKey, Health, Key, RawDevice, Slot, base_id, grouped
@@ -33,13 +33,6 @@ class Retired:
     """When it was first listed as Unhealthy."""
 
 
-class Dropped(NamedTuple):
-    """The resource that stopped listing an id, and when."""
-
-    resource: str
-    at: float
-
-
 @dataclass(frozen=True, slots=True)
 class Lists:
     """The device lists, including all devices that pods may hold."""
@@ -57,8 +50,7 @@ def keep_in_use(
     """Return the lists of these devices, and of listed devices that vanished, until no pod can hold them."""
     # 1. The kubelet looks up health by the bare id, so only one resource may list an id at a time. Another resource
     # lists it only after the kubelet has had time to process its removal from the first.
-    dropped = before.dropped.items()
-    owner = {each: it.resource for each, it in dropped if now - it.at < intervals.retire_handover}
+    owner = {each: name for (name, each), at in before.dropped.items() if now - at < intervals.retire_handover}
     for name, resource in before.advertised.resources.items():
         owner |= dict.fromkeys(resource.by_id, name)
 

@@ -9,7 +9,7 @@ from vdev.model.entry import MigStrategy
 from vdev.planning.in_use import Holder, InUse
 from vdev.planning.plan import Previous
 from vdev.planning.resources import EMPTY, diff
-from vdev.planning.retired import Dropped, keep_in_use, overlaps
+from vdev.planning.retired import keep_in_use, overlaps
 
 GPU = "nvidia.com/gpu"
 HELD = (GPU, "GPU-gggg1")
@@ -165,7 +165,7 @@ def test_a_node_that_is_held_under_another_name(build):
 def test_a_moved_id_is_listed_after_a_delay(build):
     """The kubelet must see first that the other resource dropped it."""
     fresh = build.inventory(build.entry(resource="nvidia.com/other"))
-    dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
+    dropped = {(GPU, "GPU-gggg0"): 10.0, ("nvidia.com/other", "GPU-gggg1"): 10.0}
     soon = keep_in_use(fresh, asked(10.0), 10.1, Previous(dropped=dropped))
     assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
     assert 10.1 + Intervals().retire_recheck == soon.again_at
