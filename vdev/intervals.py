@@ -18,9 +18,7 @@ class Intervals:
     look_at_files: float = 2.0  # each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # if entries have onAllocate or onRelease
-    look_at_lock: float = (
-        0.02  # while another agent has the lock; short, because the node has no devices during a handover
-    )
+    look_at_lock: float = 0.02  # while another agent has the lock; the node has no devices during the handover
     look_at_claims_lock: float = 0.02  # while another instance of the DRA driver works on claims
     look_for_directory: float = 0.5  # while the kubelet's directory does not exist
 
@@ -56,9 +54,7 @@ class Intervals:
     pod_resources_answer: float = 5.0  # to answer PodResources
     first_reading: float = 1.0  # to answer PodResources before the first list
     first_stream: float = 15.0  # to open a stream after it accepted a registration
-    look_for_stream: float = (
-        0.1  # between checks for the stream of a removed resource, which needs it for its empty list
-    )
+    look_for_stream: float = 0.1  # between checks for the stream that a removed resource needs for its empty list
     end_of_stream: float = 0.2  # to notice that a stream ended, before another registration
     empty_list: float = 1.0  # to read the empty list of a removed resource
     steady: float = 10.0  # for which a stream must be open before the back-off is reset
@@ -67,9 +63,7 @@ class Intervals:
     directory_remade: float = 10.0  # to lock the kubelet's directory again after it was created again
 
     # For a device that disappeared.
-    retire_settle: float = (
-        5.0  # for which it is listed as Unhealthy before its removal; longer than any admission in progress
-    )
+    retire_settle: float = 5.0  # for which it is listed as Unhealthy before its removal; longer than an admission
     retire_recheck: float = 0.5  # between PodResources calls while a pod still holds it; grows with time
     retire_recheck_most: float = 30.0
     retire_blind: float = 600.0  # until its removal if no API can report which pod holds it
