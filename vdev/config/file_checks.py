@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, MADE, TAINTS
@@ -146,10 +146,11 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
+    declared = {entry.resource for entry in spec.entries}
     for block in model.blocks:
         for item in block.resources:
             _devices(item, report.of(item))
-        _renames(block, report)
+        _names(block, declared, report)
     if model.mps:
         _mps(spec, model.mps, report)
 
@@ -170,8 +171,8 @@ def _devices(item: SharedItem, report: ProblemReport) -> None:
             report.unless(("devices", index), message, "list each device once", "it counts once", lenient=lenient)
 
 
-def _renames(block: TimeSlicing, report: ProblemReport) -> None:
-    """Check that two resources do not share one new name. `planning.sharing` checks that no entry has it."""
+def _names(block: TimeSlicing, declared: Collection[str], report: ProblemReport) -> None:
+    """Check the names of the replicas. `planning.sharing` also knows the resources of partitions and templates."""
     first: dict[str, SharedItem] = {}  # by the resource of the replicas
     for item in block.resources:
         here = report.of(item)
@@ -183,9 +184,16 @@ def _renames(block: TimeSlicing, report: ProblemReport) -> None:
         if made and (problem := resource_name_problem(target)):
             here.error("name", f"renameByDefault makes it {problem}", "give it a rename")
         other = first.setdefault(target, item)
-        if other.name != item.name:
+        key = "rename" if item.rename else "name"
+        if target != item.name and target in declared:
+            message = f"{item.name} shared as {target} collides with the resource of that name"
+            here.error(key, message, "choose another name")
+        elif other.name != item.name:
             message = f"{item.name} shared as {target} collides with {other.name}, at {other.where.place}"
-            here.error("rename" if item.rename else "name", message, "choose another name")
+            here.error(key, message, "choose another name")
+        elif other is not item and item.devices is other.devices is None and not item.for_nvidia:
+            message = f"every device of {item.name} is already shared, at {other.where.place}"
+            here.error((), message, "items for one resource must list different devices")
 
 
 def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:

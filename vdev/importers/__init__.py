@@ -14,7 +14,6 @@ from pathlib import Path
 from .. import config
 from ..errors import ConfigError, UsageError
 from ..model.problem import Place, Problem, Where, error, errors
-from ..planning.plan import prove
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -108,18 +107,12 @@ def _check(draft: Draft) -> None:
     """Turn the parts that vdev would refuse into comments."""
     for item in draft.items:
         item.name_unread()
-    while True:  # each round removes one part
+    while True:
         try:
-            loaded = config.load_text(draft.text, draft.name or "<imported>")
+            config.load_text(draft.text, draft.name or "<imported>")
         except ConfigError as bad:
-            if not _removed(draft, bad.problems):
+            texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
+            if not any(draft.remove(path, why) for path, why in texts):  # each round removes something
                 raise
         else:
-            if not _removed(draft, prove(loaded.spec)):
-                return
-
-
-def _removed(draft: Draft, problems: Sequence[Problem]) -> bool:
-    """Turn the first part with an error into a comment. Returns False if there is no such part."""
-    texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(problems))
-    return any(draft.remove(path, why) for path, why in texts)
+            return

@@ -192,7 +192,6 @@ def test_every_rule_has_its_message_and_place(subtests):
 @pytest.mark.parametrize(
     ("one", "other", "device"),
     [
-        ("all", "all", 0),
         ("all", "[3]", 3),
         ("[3]", "all", 3),
         ("2", "3", 0),
@@ -222,33 +221,36 @@ def test_items_for_one_resource_may_have_different_devices(one: str, other: str)
 @pytest.mark.parametrize(
     ("sharing", "words"),
     [
-        ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "renaming 'a.b/x' to 'a.b/y' collides with"),
+        ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "a.b/x shared as a.b/y collides with the resource"),
+        ("renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]", "a.b/z shared as a.b/z.shared collides"),
         (
-            "renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]",
-            "renaming 'a.b/z' to 'a.b/z.shared' collides",
+            "resources: [{name: a.b/x, replicas: 2, rename: a.b/n}, {name: a.b/y, replicas: 2, rename: a.b/n}]",
+            "a.b/y shared as a.b/n collides with a.b/x",
         ),
-        ("resources: [{name: a.b/p, replicas: 2, rename: a.b/mig-1g.6gb}]", "to 'a.b/mig-1g.6gb' collides with"),
+        ("resources: [{name: a.b/x, replicas: 2}, {name: a.b/x, replicas: 3}]", "every device of a.b/x is already"),
+        (
+            f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
+            "renameByDefault makes it the part of",
+        ),
     ],
 )
 def test_renames_must_not_collide(sharing: str, words: str) -> None:
-    """A new name must be unused, also by partitions."""
-    text = "flags: {migStrategy: mixed}\ndevices:\n"
+    """A new name must be valid and unused."""
+    text = "devices:\n"
     for name in ("x", "y", "z", "z.shared"):
-        text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
-    text += "- {name: p, resource: a.b/p, virtual: {preset: a30, count: 2}, partitions: {0: [1g.6gb]}}\n"
-    loaded = config.load_text(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n", "f")
-    (message,) = map(str, prove(loaded.spec))
-    assert message.startswith("f:8:")
+        text += f"- {{name: {name}, resource: a.b/{name}, glob: /dev/{name}}}\n"
+    (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
     assert words in message
 
 
-def test_new_names_must_be_valid_and_different() -> None:
-    block = f"{{renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]}}"
-    (message,) = refusals(f"sharing: {{timeSlicing: {block}}}\ndevices: []\n")
-    assert "renameByDefault makes it the part of" in message
-    both = "{name: gpu, replicas: 2, rename: x}, {name: a.b/y, replicas: 2, rename: x}"
-    (message,) = refusals(f"sharing: {{timeSlicing: {{resources: [{both}]}}}}\ndevices: []\n")
-    assert "resources[1].rename: a.b/y shared as nvidia.com/x collides with nvidia.com/gpu, at f:1:37" in message
+def test_a_rename_must_not_collide_with_a_partitions_resource() -> None:
+    text = """flags: {migStrategy: mixed}
+devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30, count: 2}, partitions: {0: [1g.6gb]}}]
+sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
+"""
+    (message,) = map(str, prove(config.load_text(text, "f").spec))
+    assert message.startswith("f:3:37: ")
+    assert "renaming 'nvidia.com/gpu' to 'nvidia.com/mig-1g.6gb' collides" in message
 
 
 def test_an_error_in_a_flag_names_the_flag() -> None:

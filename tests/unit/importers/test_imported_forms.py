@@ -333,7 +333,7 @@ def test_sharing_that_vdev_refuses_is_left_out(subtests) -> None:
     cases = [
         (
             "timeSlicing: {resources: [{name: gpu, replicas: 3}, {name: gpu, replicas: 2}]}",
-            "device 0 of 'nvidia.com",
+            "every device of nvidia.com/gpu is already",
         ),
         ("mps: {resources: [{name: gpu, replicas: 60}]}", "MPS serves at most 48 clients of a device"),
     ]
