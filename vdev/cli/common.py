@@ -138,13 +138,10 @@ def table(columns: Columns, items: Sequence[Any], *, most: int | None = None, in
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return "-" if value is None else printable(text) or "-"
-
-
-def printable(text: str) -> str:
-    """The text with blanks in place of control characters."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+    return "".join(each if each.isprintable() else " " for each in text) or "-"
 
 
 def more(found: Sequence[object], *, shown: int = SHOWN) -> Iterator[str]:
