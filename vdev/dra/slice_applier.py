@@ -21,7 +21,7 @@ from ..node.api_applier import ApiApplier, NodeAccess
 from ..node.ownership import owned, owned_by_others
 from ..planning.plan import DesiredState
 from .published_devices import Pools, PublishedPool
-from .slices import Changes, changes, generate_name, specifications, spoilt, without
+from .slices import Changes, changes, specifications, spoilt, without
 
 log = structlog.get_logger(__name__)
 
@@ -160,10 +160,10 @@ class ResourceSlices(ApiApplier):
                 self._is_due.set()  # create it again at once
                 return
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._access.node, "uid": self._uid, "controller": True}
-        for number, spec in found.create:
-            metadata = {"generateName": generate_name(driver, self._access.node, number), "ownerReferences": [owner]}
-            stored = await self._access.api.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
-            self._wrote(driver, spec, stored)
+        for each in found.create:
+            metadata = {**each["metadata"], "ownerReferences": [owner]}
+            stored = await self._access.api.create(RESOURCE_SLICES, {**each, "metadata": metadata})
+            self._wrote(driver, each["spec"], stored)
         log.log(
             self._access.level,
             "ResourceSlices published",

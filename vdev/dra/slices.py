@@ -36,20 +36,14 @@ def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The slices of a new pool, without the Node's uid, which only the server knows."""
-    return tuple(
-        {
-            "apiVersion": API_VERSION,
-            "kind": "ResourceSlice",
-            "metadata": {"generateName": generate_name(pool.driver, node, number)},
-            "spec": spec,
-        }
-        for number, spec in changes(specifications(pool, node), ()).create
-    )
+    new = changes(specifications(pool, node), ()).create
+    return tuple({"apiVersion": API_VERSION, "kind": "ResourceSlice", **each} for each in new)
 
 
-def generate_name(driver: str, node: str, number: int) -> str:
-    """The prefix of a slice's name, cut to the allowed length."""
-    return f"{_number(number)}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
+def _new(number: int, spec: Written) -> Document:
+    """A slice to create. Its name begins with the number of its specification, and is cut to the allowed length."""
+    name = f"{_number(number)}-{spec['driver']}-{spec['nodeName']}"
+    return {"metadata": {"generateName": name[: _LONGEST_NAME - 1].rstrip(".-") + "-"}, "spec": spec}
 
 
 def _number(number: int) -> str:
@@ -99,11 +93,11 @@ def _capacity(capacity: DeviceCapacity) -> Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Slices to delete, to update (in their new form), and to create (the number of each and its specification)."""
+    """Slices to delete, to update (in their new form), and to create."""
 
     delete: tuple[Written, ...] = ()
     update: tuple[Written, ...] = ()
-    create: tuple[tuple[int, Written], ...] = ()
+    create: tuple[Written, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.delete or self.update or self.create)
@@ -151,7 +145,7 @@ def changes(
     return Changes(
         delete=tuple(each for each in present if id(each) not in kept),
         update=tuple({**each, "spec": spec} for spec, each in changed),
-        create=tuple((number, spec) for number, (spec, each) in enumerate(pairs) if each is None),
+        create=tuple(_new(number, spec) for number, (spec, each) in enumerate(pairs) if each is None),
     )
 
 
@@ -207,7 +201,7 @@ def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) ->
                 return found
             pool = {**wanted[-1]["pool"], "generation": 1, "resourceSliceCount": 1}
             obsolete = {**wanted[-1], "pool": pool, "devices": [{"name": STALE}]}
-            return replace(found, create=(*found.create, (len(wanted), obsolete)))
+            return replace(found, create=(*found.create, _new(len(wanted), obsolete)))
         case "oldGeneration":
             return changes(wanted, present)
         case _:  # nothing is written

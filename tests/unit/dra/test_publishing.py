@@ -38,7 +38,8 @@ class Server:
             other.get(each["metadata"]["name"], each) for each in self.slices if each["metadata"]["name"] not in gone
         ]
         self.slices += [
-            {"metadata": {"name": f"{number:05x}-{next(self.number)}"}, "spec": spec} for number, spec in found.create
+            {"metadata": {"name": f"{each['metadata']['generateName']}{next(self.number)}"}, "spec": each["spec"]}
+            for each in found.create
         ]
         return bool(found)
 
@@ -141,7 +142,6 @@ def test_a_generation_never_mixes_old_and_new(before, after):
     server.settle(before)
     found = changes(after, server.slices)
     if len(found.update) + len(found.create) > 1:
-        specs = [*(each["spec"] for each in found.update), *(spec for _, spec in found.create)]
-        generations = {each["pool"]["generation"] for each in specs}
+        generations = {each["spec"]["pool"]["generation"] for each in (*found.update, *found.create)}
         assert {2} == generations
         assert len(after) == len(found.update) + len(found.create)
