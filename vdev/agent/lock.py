@@ -81,12 +81,11 @@ class NodeLock:
         except (FileNotFoundError, NotADirectoryError):
             trial = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {self._directory.parent}"
             why = f"no directory {self._directory}; is --kubelet-dir right, and mounted? {trial}"
-            return why, False, self._intervals.look_for_directory
         except PermissionError:
             why = f"no permission to use {self._directory}; run vdev as root, or give it access"
-            return why, False, self._intervals.look_for_directory
         except OSError as failed:
             why = f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again"
-            return why, False, self._intervals.look_for_directory
-        self._served = found
-        return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True, pause
+        else:
+            self._served = found
+            return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True, pause
+        return why, False, self._intervals.look_for_directory

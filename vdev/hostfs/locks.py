@@ -1,5 +1,6 @@
 """Locks on a directory. They create no file, and the kernel releases them when the process ends."""
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -31,8 +32,12 @@ class DirectoryLock:
         Raises OSError if the directory cannot be opened; an existing lock is then kept.
         """
         with self._one_at_a_time:
-            if self._closed or self._is_current():
-                return not self._closed
+            if self._closed:
+                return False
+            with contextlib.suppress(OSError):  # the directory does not exist
+                # While the locked directory is open, no other one gets its inode number.
+                if self._held is not None and os.path.samestat(os.stat(self._directory), os.fstat(self._held)):
+                    return True
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,16 +49,6 @@ class DirectoryLock:
             self.release()
             self._held = handle
             return True
-
-    def _is_current(self) -> bool:
-        """Whether the path still leads to the locked directory, whose inode number is not reused while it is open."""
-        held = self._held
-        if held is None:
-            return False
-        try:
-            return os.path.samestat(os.stat(self._directory), os.fstat(held))
-        except OSError:
-            return False
 
     def close(self) -> None:
         """Release the lock for good. A later `take` returns False, also in another thread."""
