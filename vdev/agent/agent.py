@@ -8,7 +8,6 @@ nothing, and takes over when the other one ends.
 import asyncio
 import contextlib
 import functools
-import platform
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -42,7 +41,7 @@ from .reconcile import READING, Reconciler
 from .retry import Retrier
 from .service_manager import Notifier
 from .state_file import StateFile
-from .status import http_application, status
+from .status import serve_http, status
 from .triggers import ASKING_HOLDERS, PendingWork, Triggers
 
 log = structlog.get_logger(__name__)
@@ -176,11 +175,7 @@ class Agent:
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> None:
         """Prepare everything that stand-by also needs, and put the clean-up on the stack."""
         if self.options.http_address:
-            from ..observe import http  # it imports a web server
-
-            hosts = (self.options.node_name, platform.node(), *self.options.http_hosts)
-            serve = functools.partial(http.serve, self.options.http_address, http_application(self), hosts=hosts)
-            serving = self.retrier.supervise("serving HTTP", serve)
+            serving = self.retrier.supervise("serving HTTP", functools.partial(serve_http, self))
             await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.api.connection.aclose)
         watching = self.retrier.supervise("watching the Node", self.node_api.object.run)

@@ -1,6 +1,7 @@
 """The status document, readiness and metrics of an agent. `vdev status` and `/status` show the same document."""
 
 import functools
+import platform
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -10,7 +11,6 @@ from ..planning.resources import Resource
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from starlette.applications import Starlette
 
     from .agent import Agent
 
@@ -144,11 +144,11 @@ def registry(agent: "Agent") -> "CollectorRegistry":
     return agent.metrics.registry
 
 
-def http_application(agent: "Agent") -> "Starlette":
-    """Return the application that shows the agent to people, probes and Prometheus."""
+async def serve_http(agent: "Agent") -> None:
+    """Show the agent to people, probes and Prometheus until cancelled. Raises HostError."""
     from ..observe import http  # it imports a web server
 
-    return http.application(
+    application = http.application(
         status=functools.partial(status, agent),
         registry=functools.partial(registry, agent),
         not_ready=functools.partial(not_ready, agent),
@@ -156,3 +156,5 @@ def http_application(agent: "Agent") -> "Starlette":
         stalled=functools.partial(stalled, agent),
         stand_by=lambda: agent.lock.stand_by,
     )
+    hosts = (agent.options.node_name, platform.node(), *agent.options.http_hosts)
+    await http.serve(agent.options.http_address, application, hosts=hosts)
