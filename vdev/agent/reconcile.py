@@ -295,10 +295,12 @@ class Reconciler:
             log.info("no entry is for this node", node=self._agent.options.node_name, onNodes=wanted, hint=hint)
 
     def _count_losses(self, scan: Scan) -> None:
-        """Count the devices that disappeared. One that was left out belongs to another entry, which counts it."""
-        for raw, resource in scan.lost_since(self.scan).items():
-            if raw not in self.base.left_out:
-                self._agent.health.count_flap(raw, resource)
+        """Count the devices of unedited entries that disappeared. Another entry counts a device that was left out."""
+        for name, old in self.scan.found.items():
+            entry = scan.entries.get(name)
+            if entry is not None and entry == self.scan.entries[name] and not entry.virtual:
+                for raw in old.by_id.keys() - scan.found[name].by_id.keys() - self.base.left_out:
+                    self._agent.health.count_flap(raw, entry.resource_of(old.by_id[raw]))
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

@@ -52,15 +52,6 @@ class Scan:
                         found[raw.id] = Target(policy, raw, entry.resource_of(raw))
         return found
 
-    def lost_since(self, before: "Scan") -> Mapping[str, str]:
-        """The resource of each device that disappeared since a scan, for entries that were not edited."""
-        lost: dict[str, str] = {}
-        for name, found in self.found.items():
-            entry, old = self.entries[name], before.found.get(name)
-            if old is not None and entry == before.entries.get(name) and not entry.virtual:
-                lost |= {each: entry.resource_of(old.by_id[each]) for each in old.by_id.keys() - found.by_id.keys()}
-        return lost
-
 
 class Scanner:
     """Runs discovery in threads. An entry that fails is in `failed`, and is tried again; others are not affected."""
