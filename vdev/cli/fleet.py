@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..agent.options import Options
-from ..aio.tasks import acting_on, in_background
+from ..aio.tasks import acting_on, in_background, run_until
 from ..config import Loaded
 from ..errors import ConfigError, UsageError
 from ..model import names
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
                 stack.enter_context(acting_on({signal.SIGTERM: stop.set, signal.SIGINT: stop.set}))
                 for side in _sides(fleet, chosen, metrics_address):
                     await stack.enter_async_context(in_background(side, name="http"))
-                await fleet.run(until=stop.wait)
+                await run_until(stop, fleet.run())
 
     gc.set_threshold(_ALLOCATIONS)
     asyncio.run(main())

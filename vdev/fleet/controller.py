@@ -123,14 +123,12 @@ class Fleet:
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
         with contextlib.closing(Watcher()) as watcher:
+            await watcher.follow({path.absolute().parent: True for path in self._options.config_files})
+            if _READING in self.retrier.failing:
+                await self._read_files()
             while True:
-                await watcher.follow({path.absolute().parent: True for path in self._options.config_files})
-                pause = self.retrier.pause(_READING) if _READING in self.retrier.failing else None
-                with contextlib.suppress(TimeoutError):
-                    async with self.clock.timeout(pause):
-                        await watcher.changes()
-                    self.retrier.retry_now()
-                await self.retrier.run(_READING, self._read_files)
+                await watcher.changes()
+                await self._read_files()
 
     async def _read_files(self) -> None:
         try:
@@ -173,19 +171,13 @@ class Fleet:
         """The number of write requests since the start."""
         return self._api.connection.writes
 
-    async def run(self, *, until: Callable[[], Awaitable[object]]) -> None:
-        """Reconcile the nodes with the file, until cancelled or until `until` returns."""
-        async with asyncio.TaskGroup() as group:
-            work = group.create_task(self._work(), name="fleet")
-            await until()
-            work.cancel()  # not awaited: a sync may wait for a server that does not answer
-
-    async def _work(self) -> None:
+    async def run(self) -> None:
+        """Reconcile the nodes with the file, until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             tasks: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"watching {each.kind.name}s": each.run for each in self.cluster.informers},
-                "watching the configuration": self._follow_files,
+                _READING: self._follow_files,
                 "logging the progress": self._tell_progress,
                 "listing nodes": self._begin,
             }

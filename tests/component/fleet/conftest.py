@@ -11,6 +11,7 @@ from tests.kit.fleet import CONFIG
 from vdev import cli, config
 from vdev.agent.options import Options
 from vdev.aio.clock import LeapClock
+from vdev.aio.tasks import run_until
 from vdev.fleet.controller import Fleet
 from vdev.hostfs.watch import Watcher
 from vdev.intervals import Intervals
@@ -40,7 +41,7 @@ async def start(watching, start_api, directory):
             options = options.model_copy(update={"run_dir": directory / "run" if run else None})
             fleet = Fleet(options, await asyncio.to_thread(read), api, load=read, selector=selector or {}, name=name)
             end = asyncio.Event()
-            task = asyncio.create_task(fleet.run(until=end.wait))
+            task = asyncio.create_task(run_until(end, fleet.run()))
 
             async def stop():
                 end.set()

@@ -80,4 +80,4 @@ async def test_a_failing_configuration_reader_does_not_stop_the_controller(start
     await until(lambda: "OverflowError" in str(view.status()["problems"]))
     broken.clear()
     await until(lambda: ["5", "5"] == capacity(api_server, "gpu-1"))
-    assert [] == view.status()["problems"]
+    await until(lambda: [] == view.status()["problems"])
