@@ -1,5 +1,6 @@
 """Copies of the objects of thousands of nodes, which keep only the fields that are used."""
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -76,12 +77,24 @@ def _uses(document: Document) -> tuple[Use, ...] | None:
 
 
 class SeenNode:
-    """One Node, which implements `TargetNode` for the appliers."""
+    """One Node, which implements `TargetNode` for the appliers, and the state of its task in the controller."""
 
     def __init__(self, name: str, nodes: Informer[Document]) -> None:
         self.name = name
         self._nodes = nodes
-        self._users: list[Callable[[], None]] = []  # the appliers of its member
+        self.users: list[Callable[[], None]] = []  # the appliers of its member, which are called after each change
+        self.came: float | None = None  # when it was added to the fleet; for those at the start, when that was
+        self.task: asyncio.Task[None] | None = None  # syncs it each time that it is due
+        self.due = asyncio.Event()
+        self.is_syncing = False
+        self.failures = 0  # failed syncs in a row
+        self.failure = ""  # why the last one failed
+        self.refused = ""  # why the fleet does not write on it
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it must be synced, or is being synced."""
+        return self.due.is_set() or self.is_syncing
 
     @property
     def document(self) -> Document | None:
@@ -99,16 +112,7 @@ class SeenNode:
         self._nodes.wrote(document)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        self._users.append(on_change)
-
-    def unsubscribe_all(self) -> None:
-        """Remove the appliers of a member that was removed."""
-        self._users.clear()
-
-    def changed(self) -> None:
-        """Notify the appliers that the Node has changed or is gone."""
-        for tell in self._users:
-            tell()
+        self.users.append(on_change)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -205,7 +209,8 @@ class Cluster:
     def _see_node(self, old: Document | None, new: Document | None) -> None:
         seen = self.node(metadata_of(new or old)["name"])
         if _without_version(old) != _without_version(new):
-            seen.changed()
+            for tell in seen.users:
+                tell()
             self._on_node(seen.name)
 
     def _see_pod(self, old: Pod | None, new: Pod | None) -> None:

@@ -80,11 +80,7 @@ class Fleet:
         self._spec = Spec()
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
-        self._due: dict[str, asyncio.Event] = {}  # by node: whether its task must sync it
-        self._syncing: set[str] = set()
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
-        self._came: dict[str, float] = {}  # when each node appeared; for those at the start, the epoch
         self.cluster = Cluster(api, on_node=self._wake, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
@@ -98,12 +94,13 @@ class Fleet:
             allowed=options.fault_injection,
             void=scope.without_effect,
         )
-        self._adopt(loaded, self._epoch)
+        self._adopt(loaded)
 
     # --- the configuration --------------------------------------------------------------------------------------------
 
-    def _adopt(self, loaded: Loaded, now: float) -> None:
+    def _adopt(self, loaded: Loaded) -> None:
         """Put a configuration in force."""
+        now = self.clock.now()
         self.refused = ()
         spec = spec_for_fleet(loaded.spec)
         virtual = tuple(entry for entry in spec.entries if entry.virtual is not None)
@@ -115,10 +112,11 @@ class Fleet:
         self.warnings = (*loaded.problems, *without_effect)
         self._rules.configure(self._spec.faults.rules)
         self.scope = Scope(spec.fleet, name=self._name, selector=self._selector)
-        for name in self.scope.made:
-            self._came.setdefault(name, now)
+        for node in map(self.cluster.node, self.scope.made):
+            if node.came is None:
+                node.came = now
         self._read = loaded.spec
-        self._wake(*self.scope.made, *self.cluster.nodes)
+        self._wake(*self.cluster.nodes)
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
@@ -140,7 +138,7 @@ class Fleet:
         if loaded.spec == self._read:
             self.refused = ()
             return
-        self._adopt(loaded, self.clock.now())
+        self._adopt(loaded)
         log.info("configuration applied", nodes=len(self.scope.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -148,18 +146,18 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, according to the watches."""
-        return self.has_begun and not self._pending and not self.late
+        return self.has_begun and not self.late and not any(node.is_pending for node in self.nodes)
 
     @property
-    def _pending(self) -> Sequence[str]:
-        """The nodes that must be synced, or are being synced."""
-        return [name for name, due in tuple(self._due.items()) if due.is_set() or name in self._syncing]
+    def nodes(self) -> Sequence[SeenNode]:
+        """All nodes that were seen or that the file makes; a copy, because other threads read it."""
+        return tuple(self.cluster.nodes.values())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
-        late = [(node, "creating the Node", why) for node, (_, why) in tuple(self._failures.items())]
-        late += [(node, "planning", "") for node in self._pending if node in self.scope.made]
+        late = [(node.name, "creating the Node", node.failure) for node in self.nodes if node.failures]
+        late += [(node.name, "planning", "") for node in self.nodes if node.is_pending and node.name in self.scope.made]
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
@@ -197,90 +195,90 @@ class Fleet:
                 continue
             if late := {node for node, *_ in self.late}:
                 converged = None
-                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
+                failing = sum(node.failures > 0 for node in self.nodes)
+                log.info("converging", nodes=len(self.members), behind=len(late), failing=failing)
             elif converged is not self._spec:
                 converged = self._spec
-                log.info("converged", nodes=len(self.members), refused=len(self.maker.refused), writes=self.writes)
+                refused = sum(node.refused != "" for node in self.nodes)
+                log.info("converged", nodes=len(self.members), refused=refused, writes=self.writes)
 
     async def _begin(self) -> None:
         """Sync all nodes as soon as the API server has listed all kinds."""
         for each in self.cluster.informers:
             await each.answered.wait()
         self.has_begun = True
-        self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
-        self._wake(*self.scope.made, *self.cluster.nodes)
+        for node in self.nodes:
+            if node.came is None:
+                node.came = self._epoch
+        self._wake(*self.cluster.nodes)
 
     def _wake(self, *names: str) -> None:
         """Sync these nodes soon."""
         if not self.has_begun:
             return  # `_begin` syncs all nodes
-        for name in names:
-            if name not in self._due:
-                self._due[name] = asyncio.Event()
-                assert self._group is not None
-                self._group.create_task(self._follow(name, self._due[name]), name=f"syncing {name}")
-            self._due[name].set()
+        assert self._group is not None
+        for node in map(self.cluster.node, names):
+            node.due.set()
+            if node.task is None:
+                node.task = self._group.create_task(self._follow(node), name=f"syncing {node.name}")
 
-    async def _follow(self, name: str, due: asyncio.Event) -> None:
+    async def _follow(self, node: SeenNode) -> None:
         """Sync a node each time that it is due, until it is gone.
 
         A failure is only shown in the status, because Conflicts are normal: other clients change Nodes at any time.
         """
         pause: float | None = None
-        while self._due.get(name) is due:
-            await self.clock.wait(due, pause)
-            due.clear()
-            self._syncing.add(name)
+        while self.cluster.nodes.get(node.name) is node:
+            await self.clock.wait(node.due, pause)
+            node.due.clear()
+            node.is_syncing = True
             try:
-                await self._make(name)
-                pause = await self._plan(name)
+                await self._make(node)
+                pause = await self._plan(node)
             except Exception as failed:  # a bug that affects one node must not stop the others
                 if not isinstance(failed, ApiServerError):
-                    log.exception("a node could not be planned", node=name)
-                attempts = self._failures[name][0] + 1 if name in self._failures else 0
-                self._failures[name] = attempts, str(failed)
+                    log.exception("a node could not be planned", node=node.name)
                 asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
-                pause = max(self._backoff.pause(attempts), asked)
+                pause = max(self._backoff.pause(node.failures), asked)
+                node.failures, node.failure = node.failures + 1, str(failed)
             else:
-                self._failures.pop(name, None)
+                node.failures = 0
             finally:
-                self._syncing.discard(name)
+                node.is_syncing = False
 
-    async def _make(self, name: str) -> None:
-        seen = self.cluster.node(name)
-        wanted = self.scope.made.get(name)
-        self.maker.refused.pop(name, None)
-        if seen.has_kubelet:  # from now on, the agent on the node is responsible for it
-            if self.scope.is_made(seen.metadata):
-                await self.maker.hand_over(seen)
+    async def _make(self, node: SeenNode) -> None:
+        wanted = self.scope.made.get(node.name)
+        node.refused = ""
+        if node.has_kubelet:  # from now on, the agent on the node is responsible for it
+            if self.scope.is_made(node.metadata):
+                await self.maker.hand_over(node)
         elif wanted is not None:
-            await self.maker.make(wanted, seen)
-        elif self.scope.is_made(seen.metadata):  # it left the file
-            await self.maker.remove(seen)
-            self.cluster.removed(name)
-        elif seen.document is not None and self.scope.chooses(seen.metadata):
-            await self.maker.mark(seen)
+            await self.maker.make(wanted, node)
+        elif self.scope.is_made(node.metadata):  # it left the file
+            await self.maker.remove(node)
+            self.cluster.removed(node.name)
+        elif node.document is not None and self.scope.chooses(node.metadata):
+            await self.maker.mark(node)
 
-    async def _plan(self, name: str) -> float | None:
+    async def _plan(self, node: SeenNode) -> float | None:
         """Plan for the node and apply. Returns the seconds until it must be synced again, or None."""
-        seen, member = self.cluster.node(name), self.members.get(name)
-        item = None if seen.has_kubelet else self.scope.item_of(name, seen.metadata)
-        if item is not None and seen.document is not None:
-            member = member or self._member(name)
+        member = self.members.get(node.name)
+        item = None if node.has_kubelet else self.scope.item_of(node.name, node.metadata)
+        if item is not None and node.document is not None:
+            member = member or self._member(node)
             member.adopt(self._spec, item, self._rules.rules)
-            return await self._apply(name, member)
+            return await self._apply(member)
         # The file does not select the node, or it has a kubelet, or it does not exist.
-        if member is None and self._is_left(seen):
-            member = self._member(name)
-        pause = await self._leave(name, member) if member is not None else None
-        if seen.document is None and name not in self.members and name not in self.scope.made:
-            self.cluster.nodes.pop(name, None)
-            self._came.pop(name, None)
-            del self._due[name]
+        if member is None and self._is_left(node):
+            member = self._member(node)
+        pause = await self._leave(member) if member is not None else None
+        if node.document is None and node.name not in self.members and node.name not in self.scope.made:
+            del self.cluster.nodes[node.name]
         return pause
 
-    async def _apply(self, name: str, member: Member) -> float | None:
+    async def _apply(self, member: Member) -> float | None:
         """Plan for the node with its current pods and claims, and apply. Returns the same as `_plan`."""
+        name = member.node.name
         pods = self.cluster.pods_of(name)
         again = await member.sync(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
         if member.plan is not None:
@@ -289,24 +287,22 @@ class Fleet:
             member.sensors.update(member.plan, loads, self.clock.now())
         return None if again is None else max(0.0, again - self.clock.now())
 
-    def _member(self, name: str) -> Member:
-        seen = self.cluster.node(name)
-        came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # so that faults of this moment count
-        tell = functools.partial(self._wake, name)
+    def _member(self, node: SeenNode) -> Member:
+        name, came = node.name, self.clock.now() if node.came is None else node.came
         engine = Engine(
             name,
             self.clock,
             self._metrics,
-            on_change=tell,
-            labels=seen.labels,
+            on_change=functools.partial(self._wake, name),
+            labels=node.labels,
             started=self._epoch,
-            came=came,
+            came=math.nextafter(came, -math.inf),  # so that faults of this moment count
             is_one_of_many=True,
         )
         access = NodeAccess(
             node=name,
-            api=Api(self._api.connection, fault=lambda call: _fenced(call, seen) or injected(engine.on_api, call)),
-            view=seen,
+            api=Api(self._api.connection, fault=lambda call: _fenced(call, node) or injected(engine.on_api, call)),
+            view=node,
             timing=self._options.timing,
             events=self._events,
             level=logging.DEBUG,
@@ -315,7 +311,7 @@ class Fleet:
         notes = PodNotes(self._api, self.clock, self.cluster, name)
         slices_of_node = functools.partial(self.cluster.slices_of, name)
         slices = ResourceSlices(access, self.cluster.slices, slices_of_node, engine)
-        member = self.members[name] = Member(seen, slices, notes, access, engine)
+        member = self.members[name] = Member(node, slices, notes, access, engine)
         assert self._group is not None
         create = self._group.create_task
         member.tasks = tuple(create(self._write(name, each), name=_step(each, name)) for each in member.writers)
@@ -329,43 +325,43 @@ class Fleet:
         if (member := self.members.get(name)) is not None:
             member.slices.look()
 
-    def _is_left(self, seen: SeenNode) -> bool:
+    def _is_left(self, node: SeenNode) -> bool:
         """Whether an earlier controller wrote on a node that the file no longer selects, and this may be removed now.
 
         The devices that it wrote are not known, so they stay until no pod and no claim holds a device of the node.
         """
-        if not self.scope.is_marked(seen.metadata) or self.cluster.claim_uses(seen.name):
+        if not self.scope.is_marked(node.metadata) or self.cluster.claim_uses(node.name):
             return False
-        return not any(each.noted for each in self.cluster.pods_of(seen.name).values())
+        return not any(each.noted for each in self.cluster.pods_of(node.name).values())
 
-    async def _leave(self, name: str, member: Member) -> float | None:
+    async def _leave(self, member: Member) -> float | None:
         """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet.
 
         Returns the same as `_plan`.
         """
-        seen = self.cluster.node(name)
-        if seen.document is not None and self.scope.covers(seen.metadata):
-            if not seen.has_kubelet:
+        node = member.node
+        if node.document is not None and self.scope.covers(node.metadata):
+            if not node.has_kubelet:
                 member.leave()
-                pause = await self._apply(name, member)
+                pause = await self._apply(member)
                 if any(writer.is_pending for writer in member.writers):
                     return 1.0
                 if pause is not None or member.has_anything:
                     return pause  # the end of a pod or claim that holds a device triggers another sync
-            await self.maker.release(seen)
+            await self.maker.release(node)
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
-            self._writing.forget(_step(writer, name))
-        seen.unsubscribe_all()
-        del self.members[name]
-        self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
+            self._writing.forget(_step(writer, node.name))
+        node.users.clear()
+        del self.members[node.name]
+        node.came = self.clock.now()  # past faults do not apply to a later node of this name
         return None
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:
         """The Nodes of the file that have a kubelet."""
         made, item_of = self.scope.made, self.scope.item_of
-        agents = [(name, each) for name, each in tuple(self.cluster.nodes.items()) if each.has_kubelet]
+        agents = [(each.name, each) for each in self.nodes if each.has_kubelet]
         return {name for name, each in agents if name in made or item_of(name, each.metadata) is not None}
 
 
@@ -378,8 +374,8 @@ def _step(writer: Writer, node: str) -> str:
     return f"{writer.name} of {node}"
 
 
-def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
+def _fenced(call: ApiCall, node: SeenNode) -> ApiServerError | None:
     """Refuse writes for a node that has got a kubelet."""
-    if seen.has_kubelet and call.verb not in _READS:
+    if node.has_kubelet and call.verb not in _READS:
         return Unreachable(call, "the node has a kubelet by now")
     return None

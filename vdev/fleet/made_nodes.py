@@ -31,7 +31,6 @@ class NodeMaker:
     def __init__(self, api: Api, fleet: str) -> None:
         self._api = api
         self._fleet = fleet
-        self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it, until its next sync
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
         """Create the Node or write the differences. Raises ApiServerError, e.g. if an unseen Node has this name."""
@@ -39,7 +38,7 @@ class NodeMaker:
             seen.note(await self._api.create(NODES, wanted.document(), manager=MAKER))
             log.debug("node made", node=wanted.name)
         elif made_by(seen.metadata) != self._fleet:
-            self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is not changed"
+            seen.refused = "a Node of this name exists that this fleet did not create; it is not changed"
             return
         if change := _change(seen.document or {}, wanted):
             seen.note(await self._api.patch(NODES, wanted.name, change, manager=MAKER))
@@ -78,7 +77,7 @@ class NodeMaker:
         if not by:
             await self._annotate(seen, self._fleet)
         elif by != self._fleet:
-            self.refused[seen.name] = (
+            seen.refused = (
                 f"the fleet {by!r} writes on it; if that fleet is gone, remove the annotation {FLEET} from the Node"
             )
 

@@ -116,7 +116,7 @@ class FleetView:
         names = (*fleet.scope.made, *fleet.members)
         found = {name: "settled" if name in fleet.members else "behind" for name in names}
         found |= dict.fromkeys(fleet.left_to_agents, "withKubelet")
-        found |= dict.fromkeys(fleet.maker.refused, "refused")
+        found |= {node.name: "refused" for node in fleet.nodes if node.refused}
         found |= {node: "behind" for node, *_ in late}
         found |= {node: "failing" for node, _, why in late if why}
         counts = Counter(found.values())
@@ -124,10 +124,11 @@ class FleetView:
 
     def _behind(self, late: Sequence[tuple[str, str, str]]) -> Iterator[dict[str, str]]:
         """The nodes that do not match the file; those that fail come first."""
-        for node, why in tuple(self._fleet.maker.refused.items()):
-            yield {"node": node, "what": "creating the Node", "why": why}
-        for node, what, why in sorted(late, key=lambda each: (not each[2], each)):
-            yield {"node": node, "what": what, "why": why or "in progress"}
+        for node in self._fleet.nodes:
+            if node.refused:
+                yield {"node": node.name, "what": "creating the Node", "why": node.refused}
+        for name, what, why in sorted(late, key=lambda each: (not each[2], each)):
+            yield {"node": name, "what": what, "why": why or "in progress"}
 
     def _rate(self) -> float:
         now, total = self._fleet.clock.now(), self._fleet.writes
