@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -84,8 +84,8 @@ class SeenNode:
         self._nodes = nodes
         self.users: list[Callable[[], None]] = []  # the appliers of its member, which are called after each change
         self.came: float | None = None  # when it was added to the fleet; for those at the start, when that was
-        self.task: asyncio.Task[None] | None = None  # syncs it each time that it is due
-        self.due = asyncio.Event()
+        self.due = asyncio.Event()  # whether its task must sync it
+        self.due.set()
         self.is_syncing = False
         self.failures = 0  # failed syncs in a row
         self.failure = ""  # why the last one failed
@@ -139,21 +139,22 @@ class SeenNode:
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
-    `on_node` is called with the name of a node after each change of the Node, its pods or its claims, and `on_slices`
-    after each change of its slices.
+    A change of a Node, its pods or its claims makes the node due. `on_new` is called with each new node, and
+    `on_slices` with the names of nodes after each change of their slices.
     """
 
-    def __init__(self, api: Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
+    def __init__(
+        self, api: Api, *, on_new: Callable[[SeenNode], None], on_slices: Callable[[Collection[str]], None]
+    ) -> None:
         self.nodes: dict[str, SeenNode] = {}
-        self._on_node = on_node
-
+        self._on_new = on_new
         self._nodes: Informer[Document] = Informer(api, NODES, keep=trimmed, on_change=self._see_node)
         self.slices: Informer[tuple[str, str]] = Informer(
             api,
             RESOURCE_SLICES,
             keep=_slice_text,
             index=lambda found: {found[0]},
-            on_change=lambda old, new: _tell(on_slices, {each[0] for each in (old, new) if each}),
+            on_change=lambda old, new: on_slices({each[0] for each in (old, new) if each}),
         )
         self.pods: Informer[Pod] = Informer(
             api,
@@ -167,7 +168,7 @@ class Cluster:
             RESOURCE_CLAIMS,
             keep=_uses,
             index=lambda uses: {use.pool for use in uses},
-            on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
+            on_change=lambda old, new: self.wake({use.pool for use in (*(old or ()), *(new or ()))}),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self.slices, self.pods, self._claims)
 
@@ -181,7 +182,13 @@ class Cluster:
         found = self.nodes.get(name)
         if found is None:
             found = self.nodes[name] = SeenNode(name, self._nodes)
+            self._on_new(found)
         return found
+
+    def wake(self, names: Iterable[str]) -> None:
+        """Sync these nodes soon."""
+        for name in names:
+            self.node(name).due.set()
 
     async def slices_of(self, node: str) -> Mapping[str, Document]:
         """The slices of the node by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
@@ -211,15 +218,10 @@ class Cluster:
         if _without_version(old) != _without_version(new):
             for tell in seen.users:
                 tell()
-            self._on_node(seen.name)
+            seen.due.set()
 
     def _see_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
             log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
         if old != new:
-            _tell(self._on_node, {each.node for each in (old, new) if each})
-
-
-def _tell(on_node: Callable[[str], None], nodes: Collection[str]) -> None:
-    for node in nodes:
-        on_node(node)
+            self.wake({each.node for each in (old, new) if each})

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..faults.rule_store import RuleStore
 from ..hostfs.watch import Watcher
 from ..kube.api import Api
 from ..kube.errors import ApiCall, Unreachable
+from ..model.fleet import FleetNodes
 from ..model.problem import Problem
 from ..model.spec import Spec
 from ..node.api_applier import NodeAccess, Writer, injected
@@ -81,7 +82,7 @@ class Fleet:
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        self.cluster = Cluster(api, on_node=self._wake, on_slices=self._look_at_slices)
+        self.cluster = Cluster(api, on_new=self._start, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all nodes and writers
@@ -116,7 +117,7 @@ class Fleet:
             if node.came is None:
                 node.came = now
         self._read = loaded.spec
-        self._wake(*self.cluster.nodes)
+        self.cluster.wake(self.cluster.nodes)
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
@@ -210,17 +211,13 @@ class Fleet:
         for node in self.nodes:
             if node.came is None:
                 node.came = self._epoch
-        self._wake(*self.cluster.nodes)
+            self._start(node)
 
-    def _wake(self, *names: str) -> None:
-        """Sync these nodes soon."""
-        if not self.has_begun:
-            return  # `_begin` syncs all nodes
-        assert self._group is not None
-        for node in map(self.cluster.node, names):
-            node.due.set()
-            if node.task is None:
-                node.task = self._group.create_task(self._follow(node), name=f"syncing {node.name}")
+    def _start(self, node: SeenNode) -> None:
+        """Start the task of a new node."""
+        if self.has_begun:  # otherwise, `_begin` starts all tasks
+            assert self._group is not None
+            self._group.create_task(self._follow(node), name=f"syncing {node.name}")
 
     async def _follow(self, node: SeenNode) -> None:
         """Sync a node each time that it is due, until it is gone.
@@ -233,8 +230,7 @@ class Fleet:
             node.due.clear()
             node.is_syncing = True
             try:
-                await self._make(node)
-                pause = await self._plan(node)
+                pause = await self._plan(node, await self._make(node))
             except Exception as failed:  # a bug that affects one node must not stop the others
                 if not isinstance(failed, ApiServerError):
                     log.exception("a node could not be planned", node=node.name)
@@ -246,25 +242,27 @@ class Fleet:
             finally:
                 node.is_syncing = False
 
-    async def _make(self, node: SeenNode) -> None:
-        wanted = self.scope.made.get(node.name)
-        node.refused = ""
+    async def _make(self, node: SeenNode) -> FleetNodes | None:
+        """Create, mark, delete or hand over the Node. Returns the item of the file that applies to it, or None."""
+        wanted, is_made = self.scope.made.get(node.name), self.scope.is_made(node.metadata)
+        item, node.refused = None, ""
         if node.has_kubelet:  # from now on, the agent on the node is responsible for it
-            if self.scope.is_made(node.metadata):
+            if is_made:
                 await self.maker.hand_over(node)
         elif wanted is not None:
             await self.maker.make(wanted, node)
-        elif self.scope.is_made(node.metadata):  # it left the file
+            item = wanted.of
+        elif is_made:  # it left the file
             await self.maker.remove(node)
             self.cluster.removed(node.name)
-        elif node.document is not None and self.scope.chooses(node.metadata):
+        elif (item := self.scope.item_chosen(node.metadata)) is not None:
             await self.maker.mark(node)
+        return None if node.refused or node.has_kubelet or node.document is None else item
 
-    async def _plan(self, node: SeenNode) -> float | None:
+    async def _plan(self, node: SeenNode, item: FleetNodes | None) -> float | None:
         """Plan for the node and apply. Returns the seconds until it must be synced again, or None."""
         member = self.members.get(node.name)
-        item = None if node.has_kubelet else self.scope.item_of(node.name, node.metadata)
-        if item is not None and node.document is not None:
+        if item is not None:
             member = member or self._member(node)
             member.adopt(self._spec, item, self._rules.rules)
             return await self._apply(member)
@@ -293,7 +291,7 @@ class Fleet:
             name,
             self.clock,
             self._metrics,
-            on_change=functools.partial(self._wake, name),
+            on_change=node.due.set,
             labels=node.labels,
             started=self._epoch,
             came=math.nextafter(came, -math.inf),  # so that faults of this moment count
@@ -321,9 +319,9 @@ class Fleet:
         structlog.contextvars.bind_contextvars(node=name)  # for the log lines of appliers
         await self._writing.run_forever(_step(writer, name), writer.work)
 
-    def _look_at_slices(self, name: str) -> None:
-        if (member := self.members.get(name)) is not None:
-            member.slices.look()
+    def _look_at_slices(self, names: Collection[str]) -> None:
+        for name in self.members.keys() & names:
+            self.members[name].slices.look()
 
     def _is_left(self, node: SeenNode) -> bool:
         """Whether an earlier controller wrote on a node that the file no longer selects, and this may be removed now.
@@ -360,9 +358,9 @@ class Fleet:
     @property
     def left_to_agents(self) -> AbstractSet[str]:
         """The Nodes of the file that have a kubelet."""
-        made, item_of = self.scope.made, self.scope.item_of
-        agents = [(each.name, each) for each in self.nodes if each.has_kubelet]
-        return {name for name, each in agents if name in made or item_of(name, each.metadata) is not None}
+        made, chosen = self.scope.made, self.scope.item_chosen
+        agents = [each for each in self.nodes if each.has_kubelet]
+        return {each.name for each in agents if each.name in made or chosen(each.metadata) is not None}
 
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:

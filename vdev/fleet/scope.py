@@ -85,20 +85,11 @@ class Scope:
         """Whether this fleet writes on a Node that it did not create, and may change it."""
         return marked_by(metadata) == self.name and self.covers(metadata)
 
-    def chooses(self, metadata: Metadata) -> bool:
-        """Whether a selector of the file selects the Node, no matter which fleet writes on it."""
-        return self.covers(metadata) and self._chosen(metadata) is not None
-
-    def item_of(self, name: str, metadata: Metadata) -> FleetNodes | None:
-        """The item of the file that applies to the node; None if it does not belong to the fleet."""
+    def item_chosen(self, metadata: Metadata) -> FleetNodes | None:
+        """The item of the file that selects the Node, no matter which fleet writes on it; None if there is none."""
+        labels = _labels(metadata)
         if not self.covers(metadata):
             return None
-        if (made := self.made.get(name)) is not None:
-            return made.of if self.is_made(metadata) else None
-        return self._chosen(metadata) if marked_by(metadata) in {"", self.name} else None
-
-    def _chosen(self, metadata: Metadata) -> FleetNodes | None:
-        labels = _labels(metadata)
         return next((each for each in self._spec.nodes if each.includes(labels)), None)
 
 
