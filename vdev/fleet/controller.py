@@ -306,7 +306,7 @@ class Fleet:
             level=logging.DEBUG,
             takes_back=True,
         )
-        notes = PodNotes(self._api, self.clock, self.cluster, name)
+        notes = PodNotes(self._api, self.cluster, name)
         slices_of_node = functools.partial(self.cluster.slices_of, name)
         slices = ResourceSlices(access, self.cluster.slices, slices_of_node, engine)
         member = self.members[name] = Member(node, slices, notes, access, engine)

@@ -7,13 +7,13 @@ the fleet removes its labels, annotations and taints once, and does not change t
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from ..kube.api import Api
-from ..kube.errors import Conflict, Missing
 from ..kube.objects import NODES, metadata_of
 from ..model.quantity import amount_of
 from ..node.ownership import owned
@@ -40,11 +40,8 @@ class NodeMaker:
         elif made_by(seen.metadata) != self._fleet:
             seen.refused = "a Node of this name exists that this fleet did not create; it is not changed"
             return
-        if change := _change(seen.document or {}, wanted):
-            seen.note(await self._api.patch(NODES, wanted.name, change, manager=MAKER))
-        if change := _status_change(seen.document or {}, wanted):
-            answer = await self._api.patch(NODES, wanted.name, change, manager=MAKER, subresource="status")
-            seen.note(answer)
+        await self._patch(seen, _change(seen.document or {}, wanted))
+        await self._patch(seen, _status_change(seen.document or {}, wanted), subresource="status")
 
     async def hand_over(self, seen: SeenNode) -> None:
         """Hand a created Node over to its new kubelet. Raises ApiServerError.
@@ -52,23 +49,16 @@ class NodeMaker:
         The capacity stays: a kubelet that registers sets extended resources that it does not know to 0.
         """
         document = seen.document or {}
-        change: dict[str, Any] = {"metadata": _version(document)}
-        for part in ("labels", "annotations"):
-            ours = owned(document, "metadata", part, manager=MAKER)
-            change["metadata"][part] = dict.fromkeys(ours - {HOSTNAME})  # a kubelet needs this label
-        taints = _taints(document, ())
-        if taints != _taints_of(document):
-            change["spec"] = {"taints": taints}
-        seen.note(await self._api.patch(NODES, seen.name, change, manager=MAKER))
+        labels = owned(document, "metadata", "labels", manager=MAKER) - {HOSTNAME}  # a kubelet needs that label
+        annotations = owned(document, "metadata", "annotations", manager=MAKER)
+        metadata = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(annotations)}
+        await self._patch(seen, {"metadata": metadata, **_taints_change(document, ())})
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that this fleet created. Raises Conflict if it has changed, for example has a kubelet."""
-        try:
-            await self._api.patch(NODES, seen.name, {"metadata": _version(seen.document or {})})  # only compares
-            await self._api.delete(NODES, seen.name)
-        except Missing:
-            return
+        """Delete a Node that this fleet created. Raises Conflict if it has changed, e.g. has a kubelet."""
+        await self._api.patch(NODES, seen.name, {"metadata": _version(seen.document)})  # only compares
+        await self._api.delete(NODES, seen.name)
         log.debug("node removed", node=seen.name)
 
     async def mark(self, seen: SeenNode) -> None:
@@ -89,50 +79,55 @@ class NodeMaker:
     async def _annotate(self, seen: SeenNode, fleet: str | None) -> None:
         """Set or remove the annotation that names the fleet."""
         metadata = {"uid": seen.metadata.get("uid"), "annotations": {FLEET: fleet}}
-        try:
-            seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
-        except (Missing, Conflict) as gone:
-            log.debug("a node was replaced or deleted", node=seen.name, reason=str(gone))
+        seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
+
+    async def _patch(self, seen: SeenNode, change: Document, *, subresource: str = "") -> None:
+        """Patch the known version of the Node, because a kubelet or a taint may have been added since."""
+        if change:
+            whole = {**change, "metadata": {**change.get("metadata", {}), **_version(seen.document)}}
+            answer = await self._api.patch(NODES, seen.name, whole, manager=MAKER, subresource=subresource)
+            seen.note(answer)
 
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
-    present, metadata = document["metadata"], wanted.metadata()
-    changes = {
-        part: _differences(metadata[part], present.get(part) or {}, owned(document, "metadata", part, manager=MAKER))
-        for part in ("labels", "annotations")
-    }
-    taints = _taints(document, wanted.taints())
-    is_tainted = taints == _taints_of(document)
-    if is_tainted and not any(changes.values()):
-        return {}
-    changed = {part: each for part, each in changes.items() if each}
-    change: dict[str, Any] = {"metadata": {**_version(document), **changed}}
-    return change if is_tainted else {**change, "spec": {"taints": taints}}
+    metadata = _differences(document, "metadata", wanted.metadata())
+    return ({"metadata": metadata} if metadata else {}) | _taints_change(document, wanted.taints())
 
 
 def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its capacity other than devices, which is all allocatable; empty if it matches."""
-    status, amounts, changes = document.get("status") or {}, wanted.of.capacity, {}
-    for part in ("capacity", "allocatable"):
-        present = status.get(part) or {}
-        same = {name: present[name] for name in amounts if amount_of(present.get(name)) == amount_of(amounts[name])}
-        ours = owned(document, "status", part, manager=MAKER)
-        if change := _differences({**amounts, **same}, present, ours):
-            changes[part] = change
-    return {"metadata": _version(document), "status": changes} if changes else {}
+    amounts = {"capacity": wanted.of.capacity, "allocatable": wanted.of.capacity}
+    status = _differences(document, "status", amounts, same=lambda one, two: amount_of(one) == amount_of(two))
+    return {"status": status} if status else {}
 
 
-def _version(document: Document) -> dict[str, str]:
-    """The known version, as a precondition, because a kubelet or a taint may have been added since."""
+def _version(document: Document | None) -> dict[str, str]:
+    """The known version, as a precondition of a patch."""
     metadata = metadata_of(document)
     return {"uid": str(metadata.get("uid") or ""), "resourceVersion": str(metadata.get("resourceVersion") or "")}
 
 
-def _differences(wanted: Document, present: Document, ours: Collection[str]) -> dict[str, Any]:
-    """A merge patch: values that are missing or differ, and None for keys in `ours` that are not wanted."""
-    gone = dict.fromkeys(name for name in ours if name not in wanted)
-    return gone | {name: value for name, value in wanted.items() if present.get(name) != value}
+def _differences(
+    document: Document,
+    section: str,
+    wanted: Mapping[str, Document],
+    same: Callable[[Any, Any], bool] = operator.eq,
+) -> dict[str, Any]:
+    """A merge patch of maps: values that are missing or differ, and None for the fleet's keys that are not wanted."""
+    changes: dict[str, Any] = {}
+    for part, values in wanted.items():
+        present = (document.get(section) or {}).get(part) or {}
+        gone = owned(document, section, part, manager=MAKER) - values.keys()
+        other = {name: value for name, value in values.items() if not same(present.get(name), value)}
+        if gone or other:
+            changes[part] = dict.fromkeys(gone) | other
+    return changes
+
+
+def _taints_change(document: Document, mine: Sequence[Document]) -> dict[str, Any]:
+    taints = _taints(document, mine)
+    return {} if taints == _taints_of(document) else {"spec": {"taints": taints}}
 
 
 def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from ..aio.clock import Clock
 from ..kube.api import Api
 from ..kube.errors import Conflict, Missing
 from ..kube.objects import EVENTS, PODS, timestamp
@@ -34,10 +33,9 @@ class PodNotes(Writer):
 
     name = "writing the devices of pods"
 
-    def __init__(self, api: Api, clock: Clock, cluster: Cluster, node: str) -> None:
+    def __init__(self, api: Api, cluster: Cluster, node: str) -> None:
         super().__init__()
         self._api = api
-        self._clock = clock
         self._cluster = cluster
         self._node = node
         self._assigned = Assignment()
@@ -113,7 +111,7 @@ class PodNotes(Writer):
             name=f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused",
             by=MAKER,
             node=self._node,
-            at=timestamp(self._clock.wall()),
+            at=timestamp(self._api.connection.timing.clock.wall()),
         )
         with contextlib.suppress(Conflict):
             await self._api.create(EVENTS, refusal, namespace=pod.namespace)
