@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import json
 import signal
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
@@ -64,12 +65,18 @@ def run(args: argparse.Namespace) -> int:
     if names.value_problem(args.name) or names.node_name_problem(args.name):
         raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {args.name!r}")
     if args.dry_run:
-        from ..fleet import dry_run
+        import yaml
+
+        from ..fleet.made_nodes import objects
         from ..fleet.scope import Scope, warnings
 
         common.complain(warnings(loaded.spec))
         scope = Scope(loaded.spec.fleet, name=args.name, selector=selector)
-        print(dry_run.text(loaded.spec, scope, as_json=args.output == "json"), end="")
+        found = objects(loaded.spec, scope)  # without existing Nodes that the file selects, which are not known
+        if args.output == "json":
+            print(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*found]}, indent=2))
+        else:
+            print(yaml.safe_dump_all(found, explicit_start=True, sort_keys=False, width=160), end="")
         return 0
     server = chosen.needed_api_server
     from ..fleet.controller import Fleet

@@ -8,17 +8,20 @@ the fleet removes its labels, annotations and taints once, and does not change t
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
 
+from ..dra import slices
 from ..kube.api import Api
 from ..kube.objects import NODES, metadata_of
 from ..model.quantity import amount_of
+from ..model.spec import Spec
 from ..node.ownership import owned
 from .cluster import SeenNode
-from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by
+from .member import first_plan, spec_for_fleet
+from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, Scope, made_by, marked_by
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +90,24 @@ class NodeMaker:
             whole = {**change, "metadata": {**change.get("metadata", {}), **_version(seen.document)}}
             answer = await self._api.patch(NODES, seen.name, whole, manager=MAKER, subresource=subresource)
             seen.note(answer)
+
+
+def objects(spec: Spec, scope: Scope) -> Iterator[Document]:
+    """Yield each Node that the file makes and its ResourceSlices, in their state after all delays, for a dry run."""
+    ours = spec_for_fleet(spec)
+    for made in scope.made.values():
+        node = made.document()
+        plan = first_plan(ours, made.name, node["metadata"]["labels"])
+        node["metadata"]["labels"] |= plan.labels
+        status: dict[str, Any] = {
+            part: made.of.capacity | {name: str(each[part]) for name, each in plan.capacity.items()}
+            for part in ("capacity", "allocatable")
+        }
+        if plan.conditions:
+            status["conditions"] = [*plan.conditions]
+        yield {"apiVersion": "v1", "kind": "Node", **node, "status": status}
+        for pool in plan.pools.values():
+            yield from slices.objects(pool, made.name)
 
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
