@@ -11,7 +11,6 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import structlog
@@ -69,6 +68,7 @@ class Fleet:
         self.members: dict[str, Member] = {}
         self.refused: tuple[Problem, ...] = ()  # why the last read of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
+        self.writes_per_second = 0.0  # in the last interval of the log
         self.has_begun = False  # all kinds are listed, and nodes are being synced
         self._options = options
         self._load = load
@@ -190,8 +190,11 @@ class Fleet:
     async def _tell_progress(self) -> None:
         """Log a line at intervals while nodes differ from the file, and once when all match, again after each edit."""
         converged: Spec | None = None  # the configuration that all nodes matched
+        pause = self._options.timing.intervals.tell_progress
         while True:
-            await self.clock.sleep(self._options.timing.intervals.tell_progress)
+            before = self.writes
+            await self.clock.sleep(pause)
+            self.writes_per_second = (self.writes - before) / pause
             if not self.has_begun:
                 continue
             if late := {node for node, *_ in self.late}:
@@ -354,13 +357,6 @@ class Fleet:
         del self.members[node.name]
         node.came = self.clock.now()  # past faults do not apply to a later node of this name
         return None
-
-    @property
-    def left_to_agents(self) -> AbstractSet[str]:
-        """The Nodes of the file that have a kubelet."""
-        made, chosen = self.scope.made, self.scope.item_chosen
-        agents = [each for each in self.nodes if each.has_kubelet]
-        return {each.name for each in agents if each.name in made or chosen(each.metadata) is not None}
 
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:

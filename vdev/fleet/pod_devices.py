@@ -12,8 +12,7 @@ them.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -32,12 +31,8 @@ NOTE = "vdev.dev/devices"
 """The annotation of a pod with its devices."""
 
 
-class Role(Enum):
-    """The role of a container in its pod, which determines if its devices are reused."""
-
-    INIT = "init"
-    SIDECAR = "sidecar"
-    MAIN = "main"
+Role = Literal["init", "sidecar", "main"]
+"""The role of a container in its pod, which determines if its devices are reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +91,8 @@ def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | N
         created=str(metadata.get("creationTimestamp") or ""),
         load=load,
     )
-    containers = [_container(each, Role.INIT) for each in spec.get("initContainers") or ()]
-    containers += [_container(each, Role.MAIN) for each in spec.get("containers") or ()]
+    containers = [_container(each, "init") for each in spec.get("initContainers") or ()]
+    containers += [_container(each, "main") for each in spec.get("containers") or ()]
     if status.get("phase") in ("Succeeded", "Failed") or not any(each.wants for each in containers):
         return pod if load else None
     annotation = str((metadata.get("annotations") or {}).get(NOTE) or "")
@@ -145,8 +140,8 @@ def note(devices: Devices) -> str:
 
 
 def _container(container: Document, role: Role) -> PodContainer:
-    if role is Role.INIT and container.get("restartPolicy") == "Always":
-        role = Role.SIDECAR
+    if role == "init" and container.get("restartPolicy") == "Always":
+        role = "sidecar"
     return PodContainer(str(container.get("name")), role, _wants(container))
 
 
@@ -215,7 +210,7 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
             given.setdefault(container.name, {})[name] = ids
             mine |= {(name, each) for each in ids}
             pool = reusable.setdefault(name, [])
-            if container.role is Role.INIT:
+            if container.role == "init":
                 pool += [each for each in ids if each not in pool]
             else:
                 reusable[name] = [each for each in pool if each not in ids]

@@ -18,7 +18,7 @@ from ..node.event_applier import event
 from ..node.events import EventText
 from ..planning.resources import EMPTY, Inventory
 from .cluster import Cluster
-from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
+from .pod_devices import NOTE, Assignment, Devices, Pod, note
 from .scope import MAKER
 
 log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ class PodNotes(Writer):
         Main containers have device health, init containers and sidecars do not (source: kubelet, status_manager).
         """
         name = str(status.get("name"))
-        is_main = any(each.name == name and each.role is Role.MAIN for each in pod.containers)
+        is_main = any(each.name == name and each.role == "main" for each in pod.containers)
         of = devices.get(name) if is_main else None
         if not of:
             return status

@@ -1,6 +1,6 @@
 """The HTTP view of a fleet (see `observe.http.application`), which names at most a hundred nodes."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 _SHOWN = 100  # nodes or devices that are named; more are only counted
-_SPAN = 10.0  # seconds over which writes per second are counted
 
 
 METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -37,7 +36,6 @@ class FleetView:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._counts: deque[tuple[float, int]] = deque([(self._fleet.clock.now(), 0)])
 
     def status(self) -> dict[str, Any]:
         fleet = self._fleet
@@ -54,7 +52,7 @@ class FleetView:
             "resources": _resources(members),
             "broken": {"total": len(broken), "devices": broken[:_SHOWN]},
             "refusedPods": sum(len(each.assigned.rejected) for each in members),
-            "writes": {"total": fleet.writes, "perSecond": round(self._rate(), 1)},
+            "writes": {"total": fleet.writes, "perSecond": round(fleet.writes_per_second, 1)},
         }
 
     @property
@@ -115,8 +113,11 @@ class FleetView:
         fleet = self._fleet
         names = (*fleet.scope.made, *fleet.members)
         found = {name: "settled" if name in fleet.members else "behind" for name in names}
-        found |= dict.fromkeys(fleet.left_to_agents, "withKubelet")
-        found |= {node.name: "refused" for node in fleet.nodes if node.refused}
+        for node in fleet.nodes:
+            if node.refused:
+                found[node.name] = "refused"
+            elif node.has_kubelet and (node.name in fleet.scope.made or fleet.scope.item_chosen(node.metadata)):
+                found[node.name] = "withKubelet"  # it is left to the agent there
         found |= {node: "behind" for node, *_ in late}
         found |= {node: "failing" for node, _, why in late if why}
         counts = Counter(found.values())
@@ -129,15 +130,6 @@ class FleetView:
                 yield {"node": node.name, "what": "creating the Node", "why": node.refused}
         for name, what, why in sorted(late, key=lambda each: (not each[2], each)):
             yield {"node": name, "what": what, "why": why or "in progress"}
-
-    def _rate(self) -> float:
-        now, total = self._fleet.clock.now(), self._fleet.writes
-        while len(self._counts) > 1 and now - self._counts[1][0] > _SPAN:
-            self._counts.popleft()
-        at, before = self._counts[0]
-        if now - self._counts[-1][0] > 1.0:
-            self._counts.append((now, total))
-        return (total - before) / max(now - at, 1.0)
 
 
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
