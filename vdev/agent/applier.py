@@ -32,7 +32,7 @@ class Applier(ABC):
     """Applies one part of the desired state."""
 
     name: str
-    """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
+    """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"; no other applier has it."""
     stage: Stage = Stage.FOLLOW
     undeliverable: Mapping[str, Health] = NOTHING
     """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""
@@ -45,7 +45,8 @@ class Applier(ABC):
     async def apply(self, plan: DesiredState) -> None:
         """Compare what exists with the desired state, and change the difference.
 
-        An exception is a problem in the status, and the next call comes after a pause.
+        An exception is a problem in the status, and the next call comes after a pause. Do not write unchanged files in
+        `directories`: each write there causes a reconciliation.
         """
 
     @property

@@ -217,7 +217,7 @@ class Servicer:
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
         keys = [(name, each) for ids in wanted for each in ids]
-        # Only the record of a device that changes hands waits for something, so nothing else needs a deadline.
+        # Only `Handovers.granted` waits, for the state file; without it, no deadline is needed.
         deadline = _ALLOCATE if self.resource.acts_on_handovers else None
         # In flight before a fault may delay the call, so that none of its devices is dropped in the meantime.
         with self._agent.holders.in_request(keys):

@@ -44,6 +44,7 @@ def discover(
         elif entry.usb:
             found = usb_source.discover(entry, host, numbering=numbering)
         else:
+            assert entry.glob, f"the entry {entry.name} has no source"
             found = glob_source.discover(entry, host, numbering=numbering)
     except HostError as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))

@@ -133,7 +133,7 @@ def test_the_file_has_every_key_of_the_schema(tmp_path: Path) -> None:
     schema = config.json_schema()
     models = [schema, *schema["$defs"].values()]
     missing = {key for model in models for key in model.get("properties", {})} - {*KEYS, "mps", "bus", "presetsDir"}
-    assert missing == set()
+    assert missing == set(), "add these keys to everything.yaml"
     assert not refused(lambda: config.load_text(json.dumps(EVERYTHING)))
 
 
