@@ -32,7 +32,7 @@ class Applier(ABC):
     """Applies one part of the desired state."""
 
     name: str
-    """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"; no other applier has it."""
+    """A unique phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
     stage: Stage = Stage.FOLLOW
     undeliverable: Mapping[str, Health] = NOTHING
     """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""

@@ -10,7 +10,17 @@ from ..model.entry import CDI_STRATEGIES, Condition, Entry, MigStrategy
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
 from ..model.names import node_name_problem, resource_name_problem, value_problem
 from ..model.problem import KeyPath, Place, Problem, Severity
-from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
+from ..model.spec import (
+    ANNOTATION_PREFIX,
+    EXPECTED_DEVICES,
+    Flags,
+    Mps,
+    Node,
+    References,
+    SharedItem,
+    Spec,
+    TimeSlicing,
+)
 from ..planning.sharing import MPS_CLIENTS
 from .loader import Document
 from .messages import ProblemReport
@@ -148,17 +158,17 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
     declared = {entry.resource for entry in spec.entries}
     for block in model.blocks:
-        for item in block.resources:
-            _devices(item, report.of(item))
+        for number, item in enumerate(block.resources):
+            _devices(item, block.resources[:number], report.of(item))
         _names(block, declared, report)
     if model.mps:
         _mps(spec, model.mps, report)
 
 
-def _devices(item: SharedItem, report: ProblemReport) -> None:
-    """Check that the list is not empty, and that no device is in it twice.
+def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemReport) -> None:
+    """Check that the list is not empty, and that no device is in it twice or in an earlier item for the resource.
 
-    `planning.sharing` checks that the devices exist and that no two items share one.
+    `planning.sharing` knows the devices, so it also finds one that has different names in two items.
     """
     lenient = item.for_nvidia
     if item.devices == ():
@@ -169,6 +179,26 @@ def _devices(item: SharedItem, report: ProblemReport) -> None:
         if device in listed[:index]:
             message = f"device {device} is listed twice"
             report.unless(("devices", index), message, "list each device once", "it counts once", lenient=lenient)
+    for other in () if lenient else before:
+        if item.name == other.name and (clash := _clash(item.devices, other.devices)):
+            message = f"{clash} of {item.name} is already shared, at {other.where.place}"
+            at = "devices" if report.has("devices") else ()
+            report.error(at, message, "items for one resource must list different devices")
+            break
+
+
+def _clash(wanted: References, taken: References) -> str:
+    """A device that both items select, for messages, or an empty text."""
+    if wanted is None:
+        return "every device"
+    named = [each for devices in (wanted, taken) if isinstance(devices, tuple) for each in devices]
+    return next((f"device {each}" for each in (*named, "0") if _selects(wanted, each) and _selects(taken, each)), "")
+
+
+def _selects(devices: References, name: str) -> bool:
+    if isinstance(devices, int):  # the lowest indices
+        return name.isdecimal() and int(name) < devices
+    return devices is None or name in devices
 
 
 def _names(block: TimeSlicing, declared: Collection[str], report: ProblemReport) -> None:
@@ -191,9 +221,6 @@ def _names(block: TimeSlicing, declared: Collection[str], report: ProblemReport)
         elif other.name != item.name:
             message = f"{item.name} shared as {target} collides with {other.name}, at {other.where.place}"
             here.error(key, message, "choose another name")
-        elif other is not item and item.devices is other.devices is None and not item.for_nvidia:
-            message = f"every device of {item.name} is already shared, at {other.where.place}"
-            here.error((), message, "items for one resource must list different devices")
 
 
 def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:

@@ -190,24 +190,23 @@ def test_every_rule_has_its_message_and_place(subtests):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "device"),
+    ("one", "other", "words"),
     [
-        ("all", "[3]", 3),
-        ("[3]", "all", 3),
-        ("2", "3", 0),
-        ("2", "[1]", 1),
-        ("[0, 7]", "1", 0),
-        ("[0, 1]", "[2, 1]", 1),
+        ("all", "all", "every device of nvidia.com/gpu is already shared, at f:4:7"),
+        ("all", "[3]", "device 3 of nvidia.com/gpu is already shared"),
+        ("[3]", "all", "every device of nvidia.com/gpu is already shared"),
+        ("2", "3", "device 0 of nvidia.com/gpu is already shared"),
+        ("2", "[1]", "device 1 of nvidia.com/gpu is already shared"),
+        ("[0, 7]", "1", "device 0 of nvidia.com/gpu is already shared"),
+        ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is already shared"),
     ],
 )
-def test_items_for_one_resource_must_not_overlap(one: str, other: str, device: int) -> None:
+def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
     """The second item has the error."""
     text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    loaded = config.load_text(f"{text}devices: [{{name: a, resource: nvidia.com/gpu, virtual: {{count: 8}}}}]", "f")
-    (message,) = map(str, prove(loaded.spec))
-    assert message.startswith("f:5:7: sharing.timeSlicing.resources[1]: ")
-    first = "f:4:7: sharing.timeSlicing.resources[0]"
-    assert f"device {device} of 'nvidia.com/gpu' is already shared by {first}; items for one resource" in message
+    (message,) = refusals(f"{text}devices: []")
+    assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
+    assert words in message
 
 
 @pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
