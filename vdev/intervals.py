@@ -30,7 +30,7 @@ class Intervals:
 
     # Pauses before another attempt, and rate limits.
     retry_host_files: float = 5.0  # to create files on the host that containers need, and to remove others
-    know_label: float = 10.0  # for the first answer about the Node's labels, which choose a file
+    know_label: float = 30.0  # for the first answer about the Node's labels, which choose a file
     know_label_again: float = 1.0  # the same, if an earlier process chose a file
     api_pause_first: float = 1.0  # for a request that the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0

@@ -40,3 +40,18 @@ async def test_a_start_while_the_api_server_does_not_answer(
     silence.released.set()
     await shows(f"acme.dev/{wanted}", 2)
     await api_server.until(lambda: "before" not in str(again.agent.config.chosen))
+
+
+async def test_a_refusal_keeps_the_chosen_file(start_agent, account, api_server, labelled, files, shows):
+    """An account that expires for a moment changes nothing, and a start without the permission uses the last file."""
+    agent = await start_agent("", config_files=files, api_server=account)
+    await shows("acme.dev/small", 2)
+    api_server.permissions = set()
+    await agent.agent.node_api.api.connection.aclose()
+    await api_server.until(lambda: "may not" in str(agent.agent.node_api.object.trouble))
+    await agent.agent.pending.is_done.wait()
+    assert ["small.yaml"] == [each.file.name for each in agent.agent.config.chosen]
+    await agent.stop()
+    again = await start_agent("", config_files=files, api_server=account)
+    await shows("acme.dev/small", 2)
+    assert ["small.yaml"] == [each.file.name for each in again.agent.config.chosen]

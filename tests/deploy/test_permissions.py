@@ -19,9 +19,9 @@ from tests.kit.manifests import (
 )
 
 _DRA = "resource.k8s.io"
-WRITE_NODES = {("", "nodes", verb) for verb in ("list", "watch", "patch")}
+WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
 DRIVERS = ("acme.dev", "gpu.amd.com", "gpu.nvidia.com")
-WATCH_NODES = {("", "nodes", verb) for verb in ("list", "watch")}
+WATCH_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch")}
 DRA = {("", f"resourceslices.{_DRA}", verb) for verb in ("list", "watch", "create", "update", "delete")}
 DRA |= {("", f"resourceclaims.{_DRA}", "get"), ("", f"resourceclaims/status.{_DRA}", "patch")}
 DRA |= {("", f"resourceclaims/driver.{_DRA} {each}", "associated-node:patch") for each in DRIVERS}

@@ -76,7 +76,7 @@ class ConfigSource:
         self._follows_node = False  # from the first directory on
         self._kept: Collection[Path] = ()  # the files that an earlier process read
         self._labels: Mapping[str, str] = {}  # those of the Node that name a file
-        self._is_known = False  # whether the API server has answered, or there is none
+        self._is_known = False  # whether the labels of the Node are known, or there is no API server
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class ConfigSource:
     def _look(self) -> None:
         """Take the labels from the Node."""
         labels = {key: value for key, value in self._node.labels.items() if key in LABELS}
-        is_known = not self._node.unanswered
+        is_known = self._is_known or self._node.is_known
         if (labels, is_known) != (self._labels, self._is_known):
             self._labels, self._is_known = labels, is_known
             self._agent.reload()

@@ -13,7 +13,7 @@ from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from ..kube.api import Api
 from ..kube.connection import Connection
-from ..kube.errors import Denied, Unconfigured
+from ..kube.errors import Unconfigured, Unreachable
 from ..kube.informer import Informer
 from ..kube.objects import NODES, metadata_of
 from ..model.problem import listed
@@ -47,7 +47,7 @@ class NodeObject:
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
-        self._reported: tuple[Document | None, str, bool] = None, "", True  # what subscribers know
+        self._reported: tuple[Document | None, str, bool] = None, "", False  # what subscribers know
         self._others: list[str] = []  # names of Nodes that exist, if this one did not at the start
         self._informer = Informer(
             api,
@@ -64,8 +64,8 @@ class NodeObject:
 
     @property
     def document(self) -> Document | None:
-        """The last known Node; None if there is none, or reading it is forbidden."""
-        return None if isinstance(self._informer.trouble, Denied) else self._informer.get(self._node)
+        """The last known Node; None if there is none."""
+        return self._informer.get(self._node)
 
     @property
     def trouble(self) -> ApiServerError | None:
@@ -76,9 +76,9 @@ class NodeObject:
         return Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
 
     @property
-    def unanswered(self) -> bool:
-        """Whether the API server has not answered yet, but may do so."""
-        return not (self._informer.answered.is_set() or isinstance(self._informer.trouble, Unconfigured))
+    def is_known(self) -> bool:
+        """Whether the API server has delivered the Node or said that there is none, or no server is known."""
+        return self._informer.is_listed or isinstance(self._informer.trouble, Unconfigured)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class NodeObject:
     async def answered(self) -> None:
         """Wait until the API server has answered, or none is known."""
         await self._informer.looked.wait()
-        if self.unanswered:
+        if isinstance(self._informer.trouble, Unreachable):
             await self._informer.answered.wait()
 
     def note(self, document: Document) -> None:
@@ -127,7 +127,7 @@ class NodeObject:
 
     def _report(self) -> None:
         _, trouble_before, _ = before = self._reported
-        self._reported = self.document, str(self.trouble or ""), self.unanswered
+        self._reported = self.document, str(self.trouble or ""), self.is_known
         if before == self._reported:
             return
         for notify in self._users:

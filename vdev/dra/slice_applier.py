@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from ..faults.engine import Engine
-from ..kube.errors import Missing
+from ..kube.errors import Missing, NotServed
 from ..kube.informer import Informer
 from ..kube.objects import RESOURCE_SLICES
 from ..model.problem import Problem, error, warning
@@ -155,6 +155,8 @@ class ResourceSlices(ApiApplier):
         for each in found.update:
             try:
                 self._wrote(driver, each["spec"], await self._access.api.update(RESOURCE_SLICES, each))
+            except NotServed:
+                raise
             except Missing:
                 self._slices.removed(str(each["metadata"]["name"]))
                 self._is_due.set()  # create it again at once

@@ -62,9 +62,12 @@ class Connection:
         """Send a request by the library's client, which is given to `send` with its class for the objects."""
         client = await self.client()
         self.writes += call.verb not in ("get", "list")
+        within = None if call.verb == "list" else self.timing.intervals.api_answer  # a list may have many pages
         try:
-            async with self._slots:
+            async with self._slots, self.timing.clock.timeout(within):
                 answer = await send(client, resource(call.kind).Status if call.subresource else resource(call.kind))
+        except TimeoutError as late:
+            raise Unreachable(call, f"no complete answer within {within:g} s") from late
         except Exception as failed:
             raise self.error(call, failed) from failed
         if isinstance(answer, dict) and "kind" not in answer:

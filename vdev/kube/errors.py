@@ -58,7 +58,11 @@ class Denied(ApiServerError):
 
 
 class Missing(ApiServerError):
-    """404: the object does not exist, or the server does not serve its kind."""
+    """404: the object does not exist, or the server does not serve its kind (see `NotServed`)."""
+
+
+class NotServed(Missing):
+    """404: the server does not serve the kind."""
 
 
 class Conflict(ApiServerError):
@@ -90,7 +94,7 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case HTTPStatus.NOT_FOUND if details.get("name"):
             return Missing(f"there is no {call.object}")
         case HTTPStatus.NOT_FOUND:
-            return Missing(f"the API server has no {call.kind.plural} of {call.kind.api_version}: {message}")
+            return NotServed(f"the API server has no {call.kind.plural} of {call.kind.api_version}: {message}")
         case HTTPStatus.CONFLICT:
             change = "created" if call.verb == "create" else "changed"
             return Conflict(f"{call.object} was {change} by another client: {message}")

@@ -10,7 +10,7 @@ from ..aio.clock import Timing
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """HTTP with a deadline for the beginning of each response, and pauses between two openings of one watch."""
+    """HTTP with a deadline for the first byte of each GET, and pauses between two openings of one watch."""
 
     def __init__(self, verify: ssl.SSLContext, proxy: str | None, timing: Timing) -> None:
         self._http = httpx.AsyncHTTPTransport(verify=verify, proxy=proxy)
@@ -24,11 +24,12 @@ class Transport(httpx.AsyncBaseTransport):
             if watch in self._opened:
                 await self._clock.sleep(self._opened[watch] + self._intervals.api_pause_first - self._clock.now())
             self._opened[watch] = self._clock.now()
+        within = self._intervals.api_answer if request.method == "GET" else None  # others have one in `Connection`
         try:
-            async with self._clock.timeout(self._intervals.api_answer):
+            async with self._clock.timeout(within):
                 response = await self._http.handle_async_request(request)
         except TimeoutError as late:
-            raise httpx.ReadTimeout(f"no answer within {self._intervals.api_answer:g} s") from late
+            raise httpx.ReadTimeout(f"no answer within {within:g} s") from late
         if self._is_closed:  # the library has then not closed a connection that was still being opened
             await response.aclose()
             await self._http.aclose()

@@ -65,24 +65,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "vdev.clusterRoles" -}}
 {{- if .Values.nodeLabel.enabled }}
 node-label:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
 {{- end }}
 {{- if .Values.node.labels }}
 node-labels:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch, patch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
 {{- end }}
 {{- if .Values.node.status }}
 node-status:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
   - {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
 {{- end }}
 {{- if .Values.node.events }}
 node-events:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
 {{- end }}
 {{- if .Values.migConfig.enabled }}
 mig-config:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch, patch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
 {{- end }}
 {{- if .Values.telemetry.podAnnotations }}
 pod-load:
@@ -90,7 +90,7 @@ pod-load:
 {{- end }}
 {{- if .Values.dra.enabled }}
 dra:
-  - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
   - {apiGroups: [resource.k8s.io], resources: [resourceslices], verbs: [list, watch, create, update, delete]}
   - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
   - {apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}
