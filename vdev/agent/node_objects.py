@@ -78,7 +78,7 @@ class NodeObject:
     @property
     def is_known(self) -> bool:
         """Whether the API server has delivered the Node or said that there is none, or no server is known."""
-        return self._informer.is_listed or isinstance(self._informer.trouble, Unconfigured)
+        return self._informer.is_listed or self._api.connection.server is None
 
     @property
     def labels(self) -> Mapping[str, str]:
