@@ -45,7 +45,7 @@ async def claim(table: Table) -> None:
     async with place() as here, programs.cluster(here), _client(here) as api:
         uid = await _allocated_claim(api)
         async with programs.agent(here, configs.for_claims(), "--kubeconfig", here.kubeconfig) as plugin:
-            socket = here.kubelet / "plugins" / configs.DOMAIN / "dra.sock"
+            socket = here.kubelet / "plugins_registry" / f"{configs.DOMAIN}-reg.sock"
             await until(lambda: plugin.check() or socket.exists(), "the driver's socket")
             async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
                 stub = dra_v1_pb2_grpc.DRAPluginStub(channel)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import shutil
 import signal
 import sys
@@ -80,7 +81,8 @@ def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
     words = dict.fromkeys(PLACEHOLDERS, "")
     program = split_command(node.command, words)[0]
     if shutil.which(program) is None and "{" not in node.command.split()[0]:
-        raise UsageError(f"--exec: {program!r} is not an executable program")
+        hint = f"run chmod +x {shlex.quote(program)}" if Path(program).is_file() else "give the path of a program"
+        raise UsageError(f"--exec: {program!r} is not an executable program; {hint}")
     for command in node.hooks.values():
         split_command(command, words)
     known_files = built_in()
