@@ -24,8 +24,8 @@ _EXPERIMENTAL = re.compile(
 """gRPC's second way to call a method, without a stub; a third of the generated code, and nobody takes it."""
 _VERSION_CHECK = re.compile(r"import warnings\n|GRPC_GENERATED_VERSION(?:: str\n.*?: str| = .*?\n    \))\n", re.DOTALL)
 """Whether the grpcio installed is new enough for the code; pyproject.toml asks for that already."""
-_MESSAGES_ALONE = ("dra_health_v1", "api_objects")
-"""Files whose messages are used without a client: of their services no stubs are kept."""
+_MESSAGES_ALONE = ("api_objects",)
+"""Files without services, of which no stubs are kept."""
 
 
 def generate(out: Path) -> None:

@@ -14,6 +14,7 @@ from vdev.dra.published_devices import DraDevice, PublishedPool
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.pb import (
     dra_health_v1_pb2,
+    dra_health_v1_pb2_grpc,
     dra_health_v1alpha1_pb2,
     dra_health_v1alpha1_pb2_grpc,
     dra_v1_pb2,
@@ -132,14 +133,9 @@ class Driver:
 
     def __init__(self, info, channel):
         self.info = info
-        watch = channel.unary_stream(
-            "/v1.DRAResourceHealth/NodeWatchResources",
-            request_serializer=dra_health_v1_pb2.NodeWatchResourcesRequest.SerializeToString,
-            response_deserializer=dra_health_v1_pb2.NodeWatchResourcesResponse.FromString,
-        )
         self._stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
         self._health = {
-            "v1": (dra_health_v1_pb2, watch),
+            "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc.DRAResourceHealthStub(channel).NodeWatchResources),
             "v1alpha1": (
                 dra_health_v1alpha1_pb2,
                 dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub(channel).NodeWatchResources,

@@ -10,7 +10,7 @@ A handler works inside `async with calls.answering(rpc, context) as wrong`. From
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -26,11 +26,6 @@ log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 RIGHT = Answer()  # no fault changes the answer
-
-
-def unary(method: Callable[[Any, Context], object], request: Any, response: Any) -> Any:
-    """The handler of a call with one request and one response, of these types of messages."""
-    return grpc.unary_unary_rpc_method_handler(method, request.FromString, response.SerializeToString)
 
 
 class RpcCalls:

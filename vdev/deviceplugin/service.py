@@ -9,6 +9,7 @@ end of an old stream closes the new one. So the server is stopped first, which e
 """
 
 import asyncio
+import functools
 import socket
 from dataclasses import replace
 from enum import StrEnum
@@ -21,6 +22,7 @@ from ..aio.tasks import Backoff, raise_if_cancelled
 from ..errors import SocketError
 from ..faults.effects import RegisterFaults
 from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from ..planning.resources import Resource
 from . import registration
 from .servicer import Servicer, list_response
@@ -167,8 +169,9 @@ class ResourceService:
     async def _serve(self) -> SocketServer:
         path, last = self._kubelet.new_socket_path(self.name), self.servicer
         # Each server has its own, so that no stream of a server that did not stop in time is counted.
-        self.servicer = Servicer(last.resource, last.encoded, self._agent, on_stream=self._wake.set)
-        server = SocketServer(self.servicer.handlers(), path, self._agent.options.timing)
+        self.servicer = Servicer(last.resource, last.response, self._agent, on_stream=self._wake.set)
+        add_services = functools.partial(rpc.add_DevicePluginServicer_to_server, self.servicer)
+        server = SocketServer(add_services, path, self._agent.options.timing)
         await server.start()
         self._server = server
         return server

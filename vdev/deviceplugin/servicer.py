@@ -8,7 +8,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -17,9 +17,10 @@ from ..errors import InjectedError
 from ..faults.effects import Answer, Rpc, StreamFaults
 from ..model.device import Health, Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
-from .rpc import RIGHT, Context, RpcCalls, unary
+from .rpc import RIGHT, Context, RpcCalls
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -29,17 +30,15 @@ log = structlog.get_logger(__name__)
 _ALLOCATE = 5.0  # seconds; the kubelet itself has no deadline
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _LARGE = 256  # devices of a resource above which a choice is made in a thread, so that other resources do not wait
-_SERVICE = "v1beta1.DevicePlugin"
 
 
-def list_response(slots: Iterable[Slot]) -> bytes:
-    """Return a `ListAndWatchResponse` as bytes, which are compared with the last list and sent to each stream."""
+def list_response(slots: Iterable[Slot]) -> pb.ListAndWatchResponse:
     response = pb.ListAndWatchResponse()
     for slot in slots:
         device = response.devices.add(ID=slot.id, health="Healthy" if slot.health.healthy else "Unhealthy")
         for node in slot.device.raw.topology:
             device.topology.nodes.add(ID=node)
-    return response.SerializeToString()
+    return response
 
 
 def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateResponse:
@@ -90,27 +89,28 @@ def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> S
     return [["x" * (LIST_LIMIT + 1)] for _ in sizes]  # `oversized`
 
 
-def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> bytes:
-    """Return the list that a stream sends under this fault.
-
-    Protobuf appends the repeated fields of concatenated messages, so more devices are simply more bytes.
-    """
+def faulty_list(fault: StreamFaults, slots: Sequence[Slot]) -> pb.ListAndWatchResponse:
+    """Return the list that a stream sends under this fault."""
+    response = list_response(slots)
     if fault.duplicate_ids:
         opposite = (replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in slots)
-        return right + list_response(opposite)
-    # `oversized`: the other faults of streams do not change the list
-    piece = pb.ListAndWatchResponse(devices=[pb.Device(ID=BOGUS, health="Unhealthy")]).SerializeToString()
-    return right + piece * (LIST_LIMIT // len(piece) + 1)
+        response.MergeFrom(list_response(opposite))
+    else:  # `oversized`: the other faults of streams do not change the list
+        piece = pb.ListAndWatchResponse(devices=[pb.Device(ID=BOGUS, health="Unhealthy")]).SerializeToString()
+        response.MergeFromString(piece * (LIST_LIMIT // len(piece) + 1))
+    return response
 
 
-class Servicer:
+class Servicer(rpc.DevicePluginServicer):
     """Serves one resource on one socket; `streams` counts the open ListAndWatch calls.
 
-    `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
+    `response` is the list that streams get. `on_stream` is called when a stream begins and when
     it ends. `calls.wake()` lets streams and calls check their state again.
     """
 
-    def __init__(self, resource: Resource, encoded: bytes, agent: "Agent", *, on_stream: Callable[[], None]) -> None:
+    def __init__(
+        self, resource: Resource, response: pb.ListAndWatchResponse, agent: "Agent", *, on_stream: Callable[[], None]
+    ) -> None:
         self.resource = resource
         self.streams = 0
         self.streams_opened = 0
@@ -119,7 +119,7 @@ class Servicer:
         self._faults = faults = agent.faults.engine
         self._clock = clock = agent.options.clock
         self.calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=agent.metrics, clock=clock)
-        self.encoded = encoded
+        self.response = response
         self._version = 0
         self._cut = 0  # how often streams were closed on purpose
 
@@ -129,12 +129,12 @@ class Servicer:
         A list over the kubelet's limit is not sent, because it would end the stream and take the resource down; the
         last list stays. The configuration is checked for that, but retired devices may make a list longer.
         """
-        encoded = list_response(resource.slots)
+        response = list_response(resource.slots)
         self.resource = resource
-        if len(encoded) > LIST_LIMIT:
-            log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
-        elif encoded != self.encoded:
-            self.encoded = encoded
+        if (size := response.ByteSize()) > LIST_LIMIT:
+            log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=size)
+        elif response != self.response:
+            self.response = response
             self.list_again()
 
     def list_again(self) -> None:
@@ -153,23 +153,11 @@ class Servicer:
             pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
         )
 
-    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            Rpc.OPTIONS.value: unary(self._get_options, pb.Empty, pb.DevicePluginOptions),
-            Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
-            Rpc.PREFERRED.value: unary(
-                self._get_preferred, pb.PreferredAllocationRequest, pb.PreferredAllocationResponse
-            ),
-            Rpc.ALLOCATE.value: unary(self._allocate, pb.AllocateRequest, pb.AllocateResponse),
-            Rpc.PRE_START.value: unary(self._pre_start, pb.PreStartContainerRequest, pb.PreStartContainerResponse),
-        }
-        return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
-
-    async def _get_options(self, _request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
+    async def GetDevicePluginOptions(self, request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
         async with self.calls.answering(Rpc.OPTIONS, context):
             return self.options()
 
-    async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
+    async def ListAndWatch(self, request: pb.Empty, context: Context) -> AsyncIterator[pb.ListAndWatchResponse]:
         self.streams += 1
         self.streams_opened += 1
         sent = None
@@ -182,13 +170,12 @@ class Servicer:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.flood is not None:
-                    yield self.encoded
+                    yield self.response
                     await self._clock.sleep(1.0 / fault_now.flood)
                     continue
                 if due != sent and (fault_now is None or not fault_now.stall):
                     sent = due
-                    right, slots = self.encoded, self.resource.slots
-                    yield right if fault_now is None else faulty_list(fault_now, slots, right)
+                    yield self.response if fault_now is None else faulty_list(fault_now, self.resource.slots)
                     continue  # a newer list may have come while this one was written
                 await woken.wait()
         except InjectedError as injected:
@@ -197,7 +184,7 @@ class Servicer:
             self.streams -= 1
             self._on_stream()
 
-    async def _get_preferred(
+    async def GetPreferredAllocation(
         self, request: pb.PreferredAllocationRequest, context: Context
     ) -> pb.PreferredAllocationResponse:
         name = self.resource.name
@@ -214,7 +201,7 @@ class Servicer:
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
 
-    async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
+    async def Allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
         keys = [(name, each) for ids in wanted for each in ids]
         # Only `Handovers.granted` waits, for the state file; without it, no deadline is needed.
@@ -233,7 +220,9 @@ class Servicer:
                 right = allocate_response(edits)
                 return right if wrong is RIGHT else faulty_allocate(wrong, request, right)
 
-    async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
+    async def PreStartContainer(
+        self, request: pb.PreStartContainerRequest, context: Context
+    ) -> pb.PreStartContainerResponse:
         async with self.calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
             await self._agent.handovers.pre_start(self.resource, request.devices_ids)
             return pb.PreStartContainerResponse()

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -65,11 +65,11 @@ _PARAMETERS = (
 
 
 class SocketServer:
-    """A gRPC server for these services on the socket at `path`."""
+    """A gRPC server on the socket at `path`."""
 
-    def __init__(self, services: Sequence[grpc.GenericRpcHandler], path: Path, timing: Timing) -> None:
+    def __init__(self, add_services: Callable[[grpc.aio.Server], None], path: Path, timing: Timing) -> None:
         self.path = path
-        self._services = tuple(services)
+        self._add_services = add_services
         self._intervals, self._clock = timing
         self._server: grpc.aio.Server | None = None
         self._inode = 0
@@ -81,7 +81,7 @@ class SocketServer:
             await self._server.stop(None)  # first, because it removes whatever file is at the path
             self._server = None
         server = grpc.aio.server(options=_PARAMETERS)
-        server.add_generic_rpc_handlers(self._services)
+        self._add_services(server)
         try:
             server.add_insecure_port(f"unix:{self.path}")
             async with self._clock.timeout(self._intervals.server):

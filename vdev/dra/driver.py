@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 import grpc
 import structlog
 
-from ..deviceplugin.rpc import unary
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..model.problem import Problem, error
 from ..pb import pluginregistration_v1_pb2 as pb
+from ..pb import pluginregistration_v1_pb2_grpc as rpc
 from .checkpoint import Places, Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
 from .published_devices import PublishedPool
-from .servicer import SERVICES, DraServicer, service
+from .servicer import SERVICES, DraServicer
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -44,7 +44,7 @@ class DriverState(StrEnum):
     FAILING = "cannot serve"
 
 
-class DraDriver:
+class DraDriver(rpc.RegistrationServicer):
     """One driver. `run` serves until it is cancelled; all other methods may be called at any time.
 
     `prepared` are the claims that an earlier process recorded. The agent's `on_claims` is called when the state, the
@@ -61,8 +61,7 @@ class DraDriver:
         self._retrier = agent.retrier
         self._status = ClaimStatus(places.driver, agent.node_api.api, timing.clock)
         self.servicer = DraServicer(agent, places.driver, self.claims)
-        services = (*self.servicer.handlers(), self._registration_service())
-        self._socket = SocketServer(services, places.socket, timing)
+        self._socket = SocketServer(self._add_services, places.socket, timing)
         self._serves = False
         self._refusal: str | None = None  # why the kubelet refused the driver; None: it has not seen the socket yet
         self._recheck = True  # the files of claims must be checked
@@ -164,25 +163,24 @@ class DraDriver:
 
     # --- registration -------------------------------------------------------------------------------------------------
 
-    def _registration_service(self) -> grpc.GenericRpcHandler:
-        methods = {
-            "GetInfo": unary(self._get_info, pb.InfoRequest, pb.PluginInfo),
-            "NotifyRegistrationStatus": unary(self._notify, pb.RegistrationStatus, pb.RegistrationStatusResponse),
-        }
-        return service(pb, "Registration", methods)
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        self.servicer.add_to(server)
+        rpc.add_RegistrationServicer_to_server(self, server)
 
-    async def _get_info(self, _request: pb.InfoRequest, _context: object) -> pb.PluginInfo:
+    async def GetInfo(self, request: pb.InfoRequest, context: object) -> pb.PluginInfo:
         endpoint = str(self.places.socket.absolute())
         return pb.PluginInfo(type="DRAPlugin", name=self.name, endpoint=endpoint, supported_versions=SERVICES)
 
-    async def _notify(self, status: pb.RegistrationStatus, _context: object) -> pb.RegistrationStatusResponse:
+    async def NotifyRegistrationStatus(
+        self, request: pb.RegistrationStatus, context: object
+    ) -> pb.RegistrationStatusResponse:
         before, self._refusal = self._refusal, ""
-        if not status.plugin_registered:
-            reason = status.error or "it gives no reason"
+        if not request.plugin_registered:
+            reason = request.error or "it gives no reason"
             self._refusal = f"the kubelet does not take the DRA driver {self.name}: {reason}"
         if self._refusal != before:
             if self._refusal:
-                log.error("DRA driver refused by the kubelet", driver=self.name, reason=status.error)
+                log.error("DRA driver refused by the kubelet", driver=self.name, reason=request.error)
             else:
                 log.info("DRA driver registered", driver=self.name)
         self._on_change()

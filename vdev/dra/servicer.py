@@ -5,22 +5,23 @@ the pod's Event.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from ..deviceplugin.rpc import Context, RpcCalls, unary
+from ..deviceplugin.rpc import Context, RpcCalls
 from ..faults.effects import Rpc
-from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
+from ..pb import dra_health_v1_pb2, dra_health_v1_pb2_grpc, dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc
 from ..pb import dra_v1_pb2 as pb
+from ..pb import dra_v1_pb2_grpc as rpc
 from .claim import PreparedClaim
 from .claims import Claims
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
 
-HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
 SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
 """The services that the driver registers. A kubelet uses the first version of a service that it supports."""
 BOGUS = "vdev-bogus"  # a device that does not exist, for the fault `wrongDevice`
@@ -28,7 +29,7 @@ ALL_AT_ONCE = "*"  # not a valid request name; for containers that use the claim
 _TIMES = 3  # intervals without a health message after which the kubelet sets the health to Unknown
 
 
-class DraServicer:
+class DraServicer(rpc.DRAPluginServicer):
     """The services of one driver: DRAPlugin v1, and both versions of the health stream."""
 
     def __init__(self, agent: "Agent", driver: str, claims: Claims) -> None:
@@ -42,18 +43,15 @@ class DraServicer:
         self._repeat_health = intervals.repeat_health
         self._clock = clock
 
-    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        claims = {
-            Rpc.PREPARE.value: unary(self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse),
-            Rpc.UNPREPARE.value: unary(
-                self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
-            ),
-        }
-        return [service(pb, "DRAPlugin", claims), *map(self._health_service, HEALTH_VERSIONS)]
+    def add_to(self, server: grpc.aio.Server) -> None:
+        rpc.add_DRAPluginServicer_to_server(self, server)
+        alpha, v1 = self._health_service(dra_health_v1alpha1_pb2), self._health_service(dra_health_v1_pb2)
+        dra_health_v1alpha1_pb2_grpc.add_DRAResourceHealthServicer_to_server(alpha, server)
+        dra_health_v1_pb2_grpc.add_DRAResourceHealthServicer_to_server(v1, server)
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
+    async def NodePrepareResources(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
         async with self.calls.answering(Rpc.PREPARE, context) as wrong:
             if wrong.claim_error:
                 claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
@@ -66,7 +64,7 @@ class DraServicer:
             claims = {uid: _prepare_response(each, wrong.fault) for uid, each in answers.items()}
             return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
-    async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
+    async def NodeUnprepareResources(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
         async with self.calls.answering(Rpc.UNPREPARE, context) as wrong:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
@@ -77,7 +75,7 @@ class DraServicer:
 
     # --- health -------------------------------------------------------------------------------------------------------
 
-    def _health_service(self, version: Any) -> grpc.GenericRpcHandler:
+    def _health_service(self, version: Any) -> Any:
         """The service with NodeWatchResources, for the messages of one version."""
 
         async def watch(_request: Any, _context: Context) -> AsyncIterator[Any]:
@@ -96,10 +94,7 @@ class DraServicer:
             finally:
                 self.health_streams -= 1
 
-        method: Any = grpc.unary_stream_rpc_method_handler(
-            watch, version.NodeWatchResourcesRequest.FromString, version.NodeWatchResourcesResponse.SerializeToString
-        )
-        return service(version, "DRAResourceHealth", {"NodeWatchResources": method})
+        return SimpleNamespace(NodeWatchResources=watch)
 
     def _health_message(self, version: Any) -> Any:
         message = version.NodeWatchResourcesResponse()
@@ -112,11 +107,6 @@ class DraServicer:
                 last_updated_time=int(self._clock.wall()),
             )
         return message
-
-
-def service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
-    full_name = messages.DESCRIPTOR.services_by_name[name].full_name
-    return grpc.method_handlers_generic_handler(full_name, methods)
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
