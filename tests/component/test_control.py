@@ -1,9 +1,10 @@
-"""The agent's command socket: another agent's socket, and malformed requests."""
+"""The agent's command socket: another agent's socket, lost sockets, and malformed requests."""
 
 import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 
 import pytest
@@ -56,6 +57,46 @@ async def test_a_dead_socket_is_replaced(directory):
     assert "first" == reply
     task.cancel()
     await asyncio.wait([task])
+
+
+def _remove(run):
+    (run / command_socket.SOCKET).unlink()
+
+
+def _bind_another(run):
+    _remove(run)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(run / command_socket.SOCKET))
+
+
+@pytest.mark.parametrize("harm", [_remove, shutil.rmtree, _bind_another])
+async def test_a_removed_socket_is_created_again(directory, kubelet, start_agent, shows, harm):
+    """Clients reach the agent again, and it removes the socket at its end."""
+    run = directory / "run"
+    agent = await start_agent(CONFIG, run_dir=run, look_at_devices=0.05)
+    await shows("acme.dev/npu", 1, 1)
+    await kubelet.wait_until((run / command_socket.SOCKET).exists, what="the socket")
+    for _ in range(2):
+        harm(run)
+        async with asyncio.timeout(10):
+            while not await _answers(run):
+                await asyncio.sleep(0.01)
+    await agent.stop()
+    assert not (run / command_socket.SOCKET).exists()
+
+
+async def test_the_socket_of_another_process_stays(directory):
+    """The end of an agent removes only its own."""
+    async with serving(directory, {"status": answer}):
+        assert "first" == await command_socket.ask(directory, {"do": "status"})
+        _bind_another(directory)
+    assert (directory / command_socket.SOCKET).is_socket()
+
+
+async def _answers(run):
+    with contextlib.suppress(SocketError):
+        return "npu" in str(await command_socket.ask(run, {"do": "status"}))
+    return False
 
 
 async def test_an_agent_without_its_socket_goes_on(directory, kubelet, start_agent, shows):

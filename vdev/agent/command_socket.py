@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
+from ..hostfs.files import Stamp, stamp
 from ..intervals import PRODUCTION, Intervals
 
 log = structlog.get_logger(__name__)
@@ -31,10 +32,10 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
-    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError if there can be no socket."""
+    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError if the socket is lost or impossible."""
     path = directory / SOCKET
     try:
-        listener = await asyncio.to_thread(_bind, path)
+        listener, own = await asyncio.to_thread(_bind, path)
     except OSError as failed:
         raise HostError(
             f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
@@ -42,10 +43,13 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
     client = functools.partial(_serve, commands=commands, patience=intervals.command)
     server = await asyncio.start_unix_server(client, sock=listener, limit=_MAX_REQUEST)
     try:
-        await asyncio.Event().wait()
+        while await asyncio.to_thread(stamp, path) == own:
+            await asyncio.sleep(intervals.look_at_devices)
+        raise HostError(f"the control socket {path} was deleted or replaced by something else")
     finally:
-        # Before the close: while this process listens, no other one takes the path.
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+        # Before the close: while this socket listens, no other file has its inode number.
+        if await asyncio.to_thread(stamp, path) == own:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
         server.close()
 
 
@@ -90,8 +94,8 @@ def _must_be_ours(directory: Path) -> None:
         raise OSError(errno.EPERM, why)
 
 
-def _bind(path: Path) -> socket.socket:
-    """Return a listening socket that only its owner may open. Raises OSError; blocks.
+def _bind(path: Path) -> tuple[socket.socket, Stamp | None]:
+    """Return a listening socket that only its owner may open, and the stamp of its file. Raises OSError; blocks.
 
     It is bound under another name and renamed, so that a client that sees the file can connect.
     """
@@ -108,11 +112,12 @@ def _bind(path: Path) -> socket.socket:
         listener.bind(str(unfinished))
         unfinished.chmod(0o600)
         listener.listen(_MAX_CLIENTS)
+        own = stamp(unfinished)
         unfinished.replace(path)  # the path may have the socket of a process that has ended
     except OSError:
         listener.close()
         raise
-    return listener
+    return listener, own
 
 
 async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
