@@ -1,23 +1,20 @@
-"""The lifetime of a kubelet process: its settings, the state of its device manager, and its tasks."""
+"""The lifetime of a kubelet process: its time limits, the state of its device manager, and its tasks."""
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..aio.clock import Clock
 from ..errors import HostError
 from . import lint
-from .api.store import ObjectStore
 from .device_manager import device_checkpoint
 from .device_manager.device_table import DeviceTable, Held, KubeletPanic
-from .kubelet.kubelet_directory import KubeletPaths
-from .kubelet.node_state import NodeStatus, PodRecord, PodStore
-from .lint import Overlaps
+from .kubelet.node_state import PodRecord
+
+if TYPE_CHECKING:
+    from .kubelet.kubelet import Kubelet
 
 _T = TypeVar("_T")
 
@@ -54,37 +51,19 @@ class Compat(Enum):
     V1_37 = "1.37"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletSettings:
-    """Settings and state that all processes of a kubelet share. `Kubelet` documents the settings."""
-
-    pods: PodStore
-    status: NodeStatus
-    paths: KubeletPaths
-    rng: random.Random  # for choices that the real kubelet makes at random
-    node: str
-    clock: Clock
-    timings: Timings
-    compat: Compat
-    status_on_change: bool
-    rate_limit: bool
-    host_root: Path | None
-    overlaps: Overlaps
-    objects: ObjectStore
-    cdi_dir: Path | None
-    strict: bool
-
-
 class Life(ABC):
-    """The lifetime of a kubelet process. It starts with `alive = True`. All parts of the process share this object."""
+    """The lifetime of a kubelet process. It starts with `alive = True`. All parts of the process share this object.
 
-    def __init__(self, settings: KubeletSettings) -> None:
-        self.settings = settings
-        self.clock = settings.clock
-        self.timings = settings.timings
-        self.journal = settings.pods.journal
-        self.pods = settings.pods
-        self.rng = settings.rng
+    `kubelet` has the options, and the state that survives the process.
+    """
+
+    def __init__(self, kubelet: "Kubelet") -> None:
+        self.kubelet = kubelet
+        self.clock = kubelet.clock
+        self.timings = kubelet.timings
+        self.journal = kubelet.journal
+        self.pods = kubelet.store
+        self.rng = kubelet.rng
         self.table = DeviceTable()
         self.alive = False
         self.pods_known = False  # the kubelet has read and admitted its pods
@@ -95,7 +74,7 @@ class Life(ABC):
         if not self.alive:
             return
         try:
-            device_checkpoint.write(self.settings.paths.device_plugins, self.table)
+            device_checkpoint.write(self.kubelet.paths.device_plugins, self.table)
         except HostError as error:  # the real kubelet only logs it
             self.journal.find([lint.error("checkpoint-write", "", str(error))])
 

@@ -75,8 +75,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._table = life.table
         self._life = life
         self._journal = life.journal
-        self._directory = str(life.settings.paths.device_plugins)  # of kubelet.sock
-        self._is_1_37 = life.settings.compat is Compat.V1_37
+        self._directory = str(life.kubelet.paths.device_plugins)  # of kubelet.sock
+        self._is_1_37 = life.kubelet.compat is Compat.V1_37
         self._clients: dict[tuple[str, str], PluginClient] = {}  # the kubelet's connections; see `_key`
         self._opened: list[PluginClient] = []  # all open connections
         self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket

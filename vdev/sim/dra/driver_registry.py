@@ -164,7 +164,7 @@ class DriverRegistry:
     """Registered drivers by name, and the health that they report."""
 
     def __init__(self, life: Life) -> None:
-        self._objects = life.settings.objects
+        self._objects = life.kubelet.objects.store
         self._life = life
         self._journal = life.journal
         self._clients: dict[str, list[DriverClient]] = {}
@@ -270,7 +270,8 @@ class DriverRegistry:
         names = [
             each["metadata"]["name"]
             for each in self._objects.all(_SLICE)
-            if each["spec"].get("nodeName") == self._life.settings.node and driver in ("", each["spec"].get("driver"))
+            if each["spec"].get("nodeName") == self._life.kubelet.node_name
+            and driver in ("", each["spec"].get("driver"))
         ]
         for name in names:
             self._objects.delete(_SLICE, "", name)

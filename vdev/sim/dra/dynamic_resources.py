@@ -42,8 +42,8 @@ class DynamicResources:
     """The claims and drivers of a kubelet process."""
 
     def __init__(self, life: Life) -> None:
-        self._state_file = life.settings.paths.root / STATE_FILE
-        self._cdi_dir = life.settings.cdi_dir
+        self._state_file = life.kubelet.paths.root / STATE_FILE
+        self._cdi_dir = life.kubelet.cdi_dir
         self._life = life
         self._journal = life.journal
         self.drivers = DriverRegistry(life)
@@ -134,7 +134,7 @@ class DynamicResources:
 
     def _fetch(self, pod: PodRecord, name: str) -> Document:
         """Return a claim that the pod may use. Raises ClaimsError."""
-        claim = self._life.settings.objects.find(_CLAIM, pod.namespace, name)
+        claim = self._life.kubelet.objects.store.find(_CLAIM, pod.namespace, name)
         if claim is None:
             text = f'resourceclaims.resource.k8s.io "{name}" not found'
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")
@@ -237,7 +237,7 @@ class DynamicResources:
                     raise ClaimsError(f"{prefix} failed for ResourceClaim {names[uid]}: {answer.error}")
             if skipped := len(names) - len(answers):
                 raise ClaimsError(f"{prefix} skipped {skipped} ResourceClaims")
-            second = await client.call(method, infos) if self._life.settings.strict else answers
+            second = await client.call(method, infos) if self._life.kubelet.strict else answers
         except CallError as error:
             raise ClaimsError(f"{prefix}: {error}") from None
         for uid, name in names.items():

@@ -19,7 +19,7 @@ from ..api.store import ApiObjects
 from ..device_manager.device_table import Capacity, DeviceTable, KubeletPanic
 from ..dra.driver_registry import DriverStatus
 from ..journal import Event, Journal
-from ..kubelet_life import Compat, KubeletSettings, Timings
+from ..kubelet_life import Compat, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.pods import Phase, PodStatus
@@ -72,40 +72,34 @@ class Kubelet:
     ) -> None:
         self.node_name = node_name
         self.capacity = capacity
-        self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
-        self.journal = Journal()
-        self.metrics = self.journal.metrics
+        self.clock = clock or SYSTEM
+        self.timings = timings or Timings()
+        self.compat = Compat(compat)
+        self.version = f"v{self.compat.value}.0+vdev"  # in the Node's status
+        self.status_on_change = status_on_change
+        self.rate_limit = rate_limit
+        self.host_root = None if host_root is None else Path(host_root)
+        self.overlaps = overlaps
+        self.objects = objects or ApiObjects()
+        self.cdi_dir = None if cdi_dir is None else Path(cdi_dir)
+        self.strict = strict
         self._open = contextlib.ExitStack()
         if root is None:
             temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
             root = self._open.enter_context(temporary)
-        paths = KubeletPaths(Path(root).absolute())
-        self.root = paths.root  # for `vdev run --kubelet-dir`
-        self.device_plugin_dir = paths.device_plugins  # contains the plugins' sockets and kubelet.sock
-        self.socket = paths.registration_socket  # kubelet.sock, the registration service
-        self.pod_resources_socket = paths.pod_resources_socket
-        self.objects = objects or ApiObjects()
-        self._store = PodStore(self.journal)
-        self._settings = KubeletSettings(
-            pods=self._store,
-            status=NodeStatus(self.journal, capacity),
-            paths=paths,
-            rng=random.Random(seed),
-            node=node_name,
-            clock=clock or SYSTEM,
-            timings=timings or Timings(),
-            compat=Compat(compat),
-            status_on_change=status_on_change,
-            rate_limit=rate_limit,
-            host_root=None if host_root is None else Path(host_root),
-            overlaps=overlaps,
-            objects=self.objects.store,
-            cdi_dir=None if cdi_dir is None else Path(cdi_dir),
-            strict=strict,
-        )
+        self.paths = KubeletPaths(Path(root).absolute())
+        self.root = self.paths.root  # for `vdev run --kubelet-dir`
+        self.device_plugin_dir = self.paths.device_plugins  # contains the plugins' sockets and kubelet.sock
+        self.socket = self.paths.registration_socket  # kubelet.sock, the registration service
+        self.pod_resources_socket = self.paths.pod_resources_socket
+        self.journal = Journal()
+        self.metrics = self.journal.metrics
+        self.store = PodStore(self.journal)
+        self.status = NodeStatus(self.journal, capacity)
+        self.rng = random.Random(seed)  # for choices that the real kubelet makes at random
         self._process: KubeletProcess | None = None
         self._sources: asyncio.Task[None] | None = None
-        self._scheduler = PodScheduler(self._settings)
+        self._scheduler = PodScheduler(self)
         self.objects.listen(self._scheduler.wake)
         self.journal.listen(lambda _entry: self._scheduler.wake())
 
@@ -136,8 +130,8 @@ class Kubelet:
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
-        process = KubeletProcess(self._settings, self._scheduler)
-        for record in self._store.records.values():
+        process = KubeletProcess(self, self._scheduler)
+        for record in self.store.records.values():
             record.known = False
         try:
             await process.start()
@@ -165,10 +159,10 @@ class Kubelet:
     async def readmit(self) -> None:
         """Admit all pods that have not ended, in order of creation, like a kubelet that reads its pods."""
         process = self._up()
-        while process.alive and (unknown := [each for each in self._store.records.values() if each.is_new]):
+        while process.alive and (unknown := [each for each in self.store.records.values() if each.is_new]):
             await self._work(unknown[0])
         process.pods_known = True
-        for record in [each for each in self._store.records.values() if each.ended]:
+        for record in [each for each in self.store.records.values() if each.ended]:
             await self._sync(record)
 
     async def crash(self) -> None:
@@ -196,7 +190,7 @@ class Kubelet:
     async def power_off(self) -> None:
         """Shut down the node: stop the kubelet and all containers."""
         await self.stop()
-        for record in self._store.records.values():
+        for record in self.store.records.values():
             record.sandbox = False
             for container in record.containers:
                 container.running = container.done = False
@@ -230,7 +224,7 @@ class Kubelet:
         """
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest)
-        record = self._store.add(spec, affinity, waits_for_devices=wait_for_devices)
+        record = self.store.add(spec, affinity, waits_for_devices=wait_for_devices)
         await self._scheduler.bind(record)
         await self._pods_known()
         await self._sync(record)
@@ -241,31 +235,31 @@ class Kubelet:
 
         A pod with claims is Terminating until they are unprepared. With `force`, it is deleted immediately.
         """
-        record = self._store.record(name, namespace)
+        record = self.store.record(name, namespace)
         claims = bool(record.claim_names) or not record.bound
         if force or not claims:
-            self._store.remove(record)
+            self.store.remove(record)
             await self._scheduler.release(record.spec)
         if claims:
             record.terminating = True
             record.stop_containers()
-            self._store.note(record)
+            self.store.note(record)
             await self._sync(record)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """End all containers of a pod. `phase` is Succeeded or Failed."""
-        record = self._store.record(name, namespace)
+        record = self.store.record(name, namespace)
         record.phase = phase
         record.stop_containers()
-        self._store.note(record)
+        self.store.note(record)
         await self._sync(record)
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
         """Kill a container. It stays down until `restart_container` or the next sync of the pod."""
-        record = self._store.record(pod, namespace)
+        record = self.store.record(pod, namespace)
         record.container(container).running = False
-        self._store.note(record)
+        self.store.note(record)
         return record.status()
 
     async def restart_container(
@@ -275,7 +269,7 @@ class Kubelet:
 
         This also starts other containers of the pod that are down.
         """
-        record = self._store.record(pod, namespace)
+        record = self.store.record(pod, namespace)
         await self._pods_known()
         self._up()
         status = record.container(container)
@@ -297,7 +291,7 @@ class Kubelet:
 
     def node(self) -> Capacity:
         """Return capacity and allocatable of plugin resources in the node status, as of the last tick."""
-        return self._settings.status.shown
+        return self.status.shown
 
     def devices(self) -> Capacity:
         """Return the current capacity and allocatable in the device manager; empty if the kubelet is down."""
@@ -348,11 +342,11 @@ class Kubelet:
 
     def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
         """Return the current status of a pod. Raises KeyError if it does not exist."""
-        return self._store.record(name, namespace).status()
+        return self.store.record(name, namespace).status()
 
     def pods(self) -> list[PodStatus]:
         """Return the status of all pods, in order of creation."""
-        return [record.status() for record in self._store.records.values()]
+        return [record.status() for record in self.store.records.values()]
 
     # --- internals -----------------------------------------------------------------------------------------------
 
@@ -363,8 +357,8 @@ class Kubelet:
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait until the pod sources are ready, then admit the pods."""
-        if not process.fresh or self._store.records:
-            await self._settings.clock.sleep(self._settings.timings.sources)
+        if not process.fresh or self.store.records:
+            await self.clock.sleep(self.timings.sources)
         await self.readmit()
 
     async def _pods_known(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -14,19 +15,22 @@ from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import Capacity
 from ..device_manager.registration_server import Registry
 from ..dra.dynamic_resources import DynamicResources
-from ..kubelet_life import KubeletSettings, Life
+from ..kubelet_life import Life
 from . import kubelet_directory
 from .plugin_watcher import Handler, PluginWatcher
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 from .podresources_server import PodResources
 
+if TYPE_CHECKING:
+    from .kubelet import Kubelet
+
 
 class KubeletProcess(Life):
     """A running kubelet process. The pods, the scheduler and the node status survive it."""
 
-    def __init__(self, settings: KubeletSettings, scheduler: PodScheduler) -> None:
-        super().__init__(settings)
+    def __init__(self, kubelet: "Kubelet", scheduler: PodScheduler) -> None:
+        super().__init__(kubelet)
         self.fresh = True  # there was no checkpoint
         self.dra = DynamicResources(self)
         self._servers: list[grpc.aio.Server] = []
@@ -38,14 +42,14 @@ class KubeletProcess(Life):
 
     async def start(self) -> None:
         """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
-        paths = self.settings.paths
+        paths = self.kubelet.paths
         found, problem = await asyncio.to_thread(device_checkpoint.read, paths.device_plugins)
         await asyncio.to_thread(paths.create)
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
         if self.fresh:  # like the kubelet, treat a node without a checkpoint as new, and set all resources to zero
-            status = self.settings.status
+            status = self.kubelet.status
             status.update(Capacity({}, {}), removed=status.shown.capacity)
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
@@ -80,7 +84,7 @@ class KubeletProcess(Life):
         """Update the node status, and remove plugins whose grace period is over."""
         if self.alive:
             removed = self.table.expire(now=self.clock.now())
-            self.settings.status.update(self.table.view(), removed=removed)
+            self.kubelet.status.update(self.table.view(), removed=removed)
             if removed:
                 self.save()
 
@@ -89,12 +93,12 @@ class KubeletProcess(Life):
             for pod in self.pods.active():
                 if pod.admitted:
                     self.workers.update(pod)
-        if self.settings.status_on_change:
+        if self.kubelet.status_on_change:
             self.tick()
         self.journal.changed()
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
-        private = self.settings.paths.private(public)
+        private = self.kubelet.paths.private(public)
         try:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:

@@ -38,7 +38,7 @@ class PluginWatcher:
     """Registers the plugins whose sockets are in a directory. `handlers` are by plugin type."""
 
     def __init__(self, handlers: Mapping[str, Handler], life: Life) -> None:
-        self._directory = str(life.settings.paths.plugins_registry)
+        self._directory = str(life.kubelet.paths.plugins_registry)
         self._handlers = handlers
         self._life = life
         self._registered: dict[str, _Instance] = {}  # by path

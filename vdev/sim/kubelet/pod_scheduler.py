@@ -8,17 +8,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..api.kinds import BY_NAME, Document, Refused
 from ..dra import cel_selectors
 from ..dra.allocator import Allocator, UnschedulableError
 from ..dra.pools import check_complete, check_pools, gather
 from ..journal import Event
-from ..kubelet_life import KubeletSettings
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from .node_state import PodRecord, shortages
+
+if TYPE_CHECKING:
+    from .kubelet import Kubelet
 
 _CLAIM, _CLASS, _SLICE = BY_NAME["ResourceClaim"], BY_NAME["DeviceClass"], BY_NAME["ResourceSlice"]
 _TEMPLATE = BY_NAME["ResourceClaimTemplate"]
@@ -32,12 +34,12 @@ _Limits: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 class PodScheduler:
     """Binds pods to the node when their claims and devices are available."""
 
-    def __init__(self, settings: KubeletSettings) -> None:
-        self._objects = settings.objects
-        self._node = settings.node
-        self._store = settings.pods
-        self._status = settings.status
-        self._journal = settings.pods.journal
+    def __init__(self, kubelet: "Kubelet") -> None:
+        self._objects = kubelet.objects.store
+        self._node = kubelet.node_name
+        self._store = kubelet.store
+        self._status = kubelet.status
+        self._journal = kubelet.journal
         # One pod at a time, so that two pods never get the same devices. Release waits for a pod that is being bound.
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()

@@ -76,7 +76,7 @@ class PodWorkers:
             holds = any(each.pod == pod.uid for each in self._table.holders.values())
             held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
             others = [each.spec.requested() for each in self._store.active() if each is not pod]
-            if shortage := self._life.settings.status.shortage(pod.spec.requested(), others, held=held):
+            if shortage := self._life.kubelet.status.shortage(pod.spec.requested(), others, held=held):
                 self._reject(pod, *shortage)
                 return
         pod.admitted = True
@@ -91,7 +91,7 @@ class PodWorkers:
     def _check_hardware(self, pod: PodRecord) -> None:
         """Report hardware that both this pod and another pod hold."""
         held = [(each.spec.key, held.resource, id_) for each, held in self._life.used() for id_ in sorted(held.ids)]
-        self._journal.find(lint.shared_hardware(pod.spec.key, held, self._life.settings.overlaps))
+        self._journal.find(lint.shared_hardware(pod.spec.key, held, self._life.kubelet.overlaps))
 
     # --- containers ---------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class PodWorkers:
         )
         claims = pod.container_claims(spec.name)
         edits = await self._dra.edits(pod.spec.namespace, claims, edits)
-        if (host_root := self._life.settings.host_root) is not None:
+        if (host_root := self._life.kubelet.host_root) is not None:
             # The kubelet does not check device nodes, but the runtime cannot start the container without them.
             for path in [node.host_path for node in edits.devices]:
                 if not await asyncio.to_thread(os.path.lexists, host_root / path.lstrip("/")):

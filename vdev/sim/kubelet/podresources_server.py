@@ -30,7 +30,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._allocator = allocator
         self._dra = dra
         self._pods = life.pods
-        limited = life.settings.rate_limit
+        limited = life.kubelet.rate_limit
         self._limit = TokenBucket(SYSTEM, burst=_BURST, every=1 / _CALLS_PER_SECOND) if limited else None
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
