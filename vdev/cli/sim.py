@@ -116,8 +116,7 @@ def run(args: argparse.Namespace) -> int:
     if given := [name for name in _ONLY_WITH_EXEC if getattr(args, name)]:
         raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log each plugin that ends
-    from ..sim import Compat  # not needed for --help
-    from ..sim.app import DEFAULT_DIRECTORY, serve
+    from ..sim.app import DEFAULT_DIRECTORY, serve  # not needed for --help
 
     serving = serve(
         args.kubelet_dir or DEFAULT_DIRECTORY,
@@ -125,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         cdi_dir=args.cdi_dir,
         api_server=args.api_server,
         as_json=args.output == "json",
-        compat=Compat(args.compat),
+        compat=args.compat,
         node_name=args.node_name,
         seed=args.seed,
     )
@@ -133,8 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace) -> int:
-    from ..sim import Compat  # not needed for --help
-    from ..sim.lint import unknown_code
+    from ..sim.lint import unknown_code  # not needed for --help
     from ..sim.scenarios import run as scenarios
     from ..sim.scenarios.node import NodeOptions
 
@@ -155,7 +153,7 @@ def _play(args: argparse.Namespace) -> int:
         **({} if args.timeout is None else {"timeout": args.timeout}),
         kubelet_dir=args.kubelet_dir and args.kubelet_dir.absolute(),
         node_name=args.node_name,
-        compat=Compat(args.compat),
+        compat=args.compat,
         seed=args.seed,
     )
     as_json = args.output == "json"

@@ -16,7 +16,6 @@ from .api.server import ApiServer
 from .api.store import ApiObjects
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
-from .kubelet_life import Compat
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
 
@@ -27,10 +26,8 @@ async def serve(
     kubelet_dir: Path,
     *,
     pods: Path | None = None,
-    cdi_dir: Path | None = None,
     api_server: str = "",
     as_json: bool = False,
-    compat: Compat = Compat.V1_36,
     out: TextIO = sys.stdout,
     **options: Any,
 ) -> int:
@@ -39,10 +36,8 @@ async def serve(
     Args:
         kubelet_dir: the kubelet's directory
         pods: the directory of manifests; None for no pods
-        cdi_dir: the directory of CDI specifications; None: CDI names are not resolved
         api_server: HOST:PORT; empty for no API server
         as_json: print a JSON object for each entry
-        compat: the Kubernetes version whose behavior is reproduced
         out: the output
         options: other options of `Kubelet`
 
@@ -52,7 +47,7 @@ async def serve(
     host, _, port = api_server.rpartition(":")
     api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port)) if port else None
     objects = ApiObjects(None if api is None else api.objects)
-    kubelet = Kubelet(kubelet_dir, compat=compat, host_root="/", cdi_dir=cdi_dir, objects=objects, **options)
+    kubelet = Kubelet(kubelet_dir, host_root="/", objects=objects, **options)
     nodes = NodeObjects(kubelet, objects.store)
     nodes.register()  # before a client can connect
     again, end = asyncio.Event(), asyncio.Event()
@@ -76,7 +71,7 @@ async def serve(
             await asyncio.to_thread(write_atomic, kubelet_dir / "kubeconfig", api.kubeconfig().encode())
             stack.callback((kubelet_dir / "kubeconfig").unlink, missing_ok=True)
         if not as_json:
-            out.write(_banner(kubelet, compat, pods, cdi_dir, has_api=api is not None))
+            out.write(_banner(kubelet, pods, has_api=api is not None))
         for entry in kubelet.journal.entries:  # entries that the start recorded
             show(entry)
         kubelet.journal.listen(show)
@@ -99,15 +94,15 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await kubelet.restart()
 
 
-def _banner(kubelet: Kubelet, compat: Compat, pods: Path | None, cdi_dir: Path | None, *, has_api: bool) -> str:
+def _banner(kubelet: Kubelet, pods: Path | None, *, has_api: bool) -> str:
     """Return the commands that a user needs next."""
     kubeconfig = f" --kubeconfig {kubelet.root / 'kubeconfig'}" if has_api else ""
     node = f" --node-name {kubelet.node_name}" if has_api else ""
-    cdi = f" --cdi-dir {cdi_dir}" if cdi_dir else ""
+    cdi = f" --cdi-dir {kubelet.cdi_dir}" if kubelet.cdi_dir else ""
     flags = f"--kubelet-dir {kubelet.root}{kubeconfig}{cdi}{node}"
     run_pods = "kubectl apply" if has_api else "start it with --pods DIR"
     rows = [
-        f"An embedded kubelet that behaves like Kubernetes {compat.value}: {kubelet.root}",
+        f"An embedded kubelet that behaves like Kubernetes {kubelet.compat.value}: {kubelet.root}",
         f"  start a plugin:     vdev run {flags} --config-file devices.yaml",
         f"  run pods:           {run_pods if pods is None else f'put manifests into {pods}'}",
         *([f"  see objects:        kubectl{kubeconfig} get nodes,pods"] if has_api else []),

@@ -28,7 +28,7 @@ from ..dra.pools import gather
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet.kubelet_directory import KubeletPaths
-from ..kubelet_life import Compat, Timings
+from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
@@ -56,7 +56,7 @@ class NodeOptions:
     timeout: float = 30.0  # limit in seconds for a call, a hook or the end of the plugin
     kubelet_dir: Path | None = None  # None: a temporary directory for each scenario
     node_name: str = "sim-node"
-    compat: Compat = Compat.V1_36
+    compat: str = "1.36"
     seed: int = 0
 
     def mentions(self, placeholder: str) -> bool:
