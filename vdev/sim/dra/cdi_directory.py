@@ -6,8 +6,7 @@ This is reported here, unless the last value is a list that contains all earlier
 
 import json
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -21,17 +20,12 @@ _SUFFIXES = {".json", ".yaml", ".yml"}
 _BIND = {"bind", "rbind", "none"}  # mount types with a source on the host
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The edits of a container, and problems with them."""
+def resolve(directory: Path, given: Edits) -> tuple[Edits, list[str], list[Finding]]:
+    """Resolve the CDI names of a container's edits in order, and apply the edits that they stand for. Blocks.
 
-    edits: Edits
-    missing: Sequence[str]  # names that no specification defines
-    findings: Sequence[Finding]  # overwritten variables, invalid files and useless mounts
-
-
-def resolve(directory: Path, given: Edits) -> Resolved:
-    """Resolve the CDI names of a container's edits in order, and apply the edits that they stand for. Blocks."""
+    Also returns the names that no specification defines, and findings: overwritten variables, invalid files and
+    useless mounts.
+    """
     wanted = list(dict.fromkeys(given.cdi_devices))
     specs, problems = _specs(directory)
     found: dict[str, tuple[Document, Document]] = {}
@@ -70,7 +64,7 @@ def resolve(directory: Path, given: Edits) -> Resolved:
             findings.append(error("cdi-overwritten", "", text))
     envs = {**given.envs, **env}
     applied = Edits(envs, tuple(mounts.values()), tuple(nodes.values()), given.annotations, tuple(wanted))
-    return Resolved(applied, [name for name in wanted if name not in found], findings)
+    return applied, [name for name in wanted if name not in found], findings
 
 
 def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[str]) -> Iterator[tuple[str, Document]]:

@@ -72,10 +72,6 @@ class DynamicResources:
         devices = found.devices if found is not None else []
         return [each for each in devices if not request or not each.requests or request in each.requests]
 
-    def health_of(self, devices: Iterable[PreparedDevice]) -> dict[str, tuple[str, str]]:
-        """Return health and message by resourceID. That is the first CDI name of a device."""
-        return {each.cdi[0] if each.cdi else each.id: self.drivers.health_of(each) for each in devices}
-
     async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Edits) -> Edits:
         """Apply the CDI names of a container to the edits `given` by plugins: first those of claims, then of plugins.
 
@@ -86,12 +82,12 @@ class DynamicResources:
         wanted = replace(given, cdi_devices=tuple(dict.fromkeys(names)))
         if self._cdi_dir is None or not names:
             return wanted
-        found = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, wanted)
-        self._journal.find(found.findings)
-        if found.missing:
-            text = f"unresolvable CDI devices {', '.join(found.missing)}"
+        edits, missing, findings = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, wanted)
+        self._journal.find(findings)
+        if missing:
+            text = f"unresolvable CDI devices {', '.join(missing)}"
             raise UnresolvedError(f"failed to create containerd container: CDI device injection failed: {text}")
-        return found.edits
+        return edits
 
     @contextlib.asynccontextmanager
     async def _locked(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
@@ -177,9 +173,10 @@ class DynamicResources:
             info.drivers[driver] = devices
         if self._cdi_dir is not None:
             names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
-            resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, Edits(cdi_devices=tuple(names)))
-            if resolved.missing:
-                text = f"CDI device {resolved.missing[0]} does not resolve; the runtime will refuse the container"
+            wanted = Edits(cdi_devices=tuple(names))
+            _, missing, _ = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, wanted)
+            if missing:
+                text = f"CDI device {missing[0]} does not resolve; the runtime will refuse the container"
                 find([error("cdi-unresolved", driver, text)])
 
     # --- unprepare --------------------------------------------------------------------------------------------------

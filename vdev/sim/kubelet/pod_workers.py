@@ -208,7 +208,7 @@ class PodWorkers:
         held = table.held_by(pod.spec.uid, container.name)
         container.devices = devices = {each.resource: tuple(sorted(each.ids)) for each in held}
         health = {r: {id_: table.health_of(r, id_) for id_ in ids} for r, ids in devices.items() if is_app}
-        messages: dict[str, dict[str, str]] = {}
+        messages: dict[tuple[str, str], str] = {}
         claims: dict[str, tuple[str, ...]] = {}
         for claim in pod.container_claims(container.name):
             prepared = self._dra.prepared(pod.spec.namespace, claim.claim, claim.request)
@@ -216,8 +216,8 @@ class PodWorkers:
             name = claim.name or claim.claim
             claims[name] = tuple(dict.fromkeys((*claims.get(name, ()), *ids)))
             # Kubernetes does not show health for extended resources before 1.38, or for init containers and sidecars.
-            if claim.name and prepared and is_app:
-                reports = self._dra.health_of(prepared)
-                health[claim.resource] = {id_: state for id_, (state, _) in reports.items()}
-                messages[claim.resource] = {id_: text for id_, (_, text) in reports.items() if text}
+            for device in prepared if claim.name and is_app else ():
+                id_ = device.cdi[0] if device.cdi else device.id
+                state, messages[claim.resource, id_] = self._dra.drivers.health_of(device)
+                health.setdefault(claim.resource, {})[id_] = state
         container.health, container.health_messages, container.claims = health, messages, claims

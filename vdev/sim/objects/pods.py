@@ -110,7 +110,7 @@ class ContainerStatus:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
     edits: Edits = field(default_factory=Edits)  # of the last start
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by resource and device id
-    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    health_messages: Mapping[tuple[str, str], str] = field(default_factory=dict)
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # driver/pool/device by the name in the pod
     done: bool = False  # a finished init container
     started: bool = False  # it was started at least once
@@ -124,7 +124,7 @@ class ContainerStatus:
         ]
 
     def _resource(self, name: str, id_: str, state: str) -> dict[str, str]:
-        message = self.health_messages.get(name, {}).get(id_, "")
+        message = self.health_messages.get((name, id_), "")
         return {"resourceID": id_, "health": state} | ({"message": message} if message else {})
 
 
