@@ -2,7 +2,7 @@
 
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -44,9 +44,9 @@ def parse(document: Any) -> PodSpec:
     namespace = str(meta.get("namespace") or "default")
     spec = _mapping(pod.get("spec"), "spec")
     found = [
-        _container(document, f"spec.{field}[{i}]", init=field == "initContainers")
+        _container(container, where, init=field == "initContainers")
         for field in ("initContainers", "containers")
-        for i, document in enumerate(_list(spec.get(field), f"spec.{field}"))
+        for where, container in _items(spec.get(field), f"spec.{field}")
     ]
     if not any(container.kind is Kind.APP for container in found):
         raise ManifestError("spec.containers: expected at least one container")
@@ -71,8 +71,7 @@ def quantity(value: Any, where: str) -> Fraction:
     return amount
 
 
-def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
-    container = _mapping(document, where)
+def _container(container: Mapping[str, Any], where: str, *, init: bool) -> ContainerSpec:
     name = container.get("name")
     if not isinstance(name, str) or not name:
         raise ManifestError(f"{where}.name: expected a name")
@@ -84,15 +83,14 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
             _check_extended(resource, limits.get(resource), requests.get(resource), f"{where}.resources")
     kind = Kind.APP if not init else Kind.SIDECAR if container.get("restartPolicy") == "Always" else Kind.INIT
     counts = {r: math.ceil(amount) for r, amount in limits.items()}
-    claims = _used_claims(resources.get("claims"), where)
+    rows = [row for _, row in _items(resources.get("claims"), f"{where}.resources.claims")]
+    claims = tuple((str(row.get("name") or ""), str(row.get("request") or "")) for row in rows)
     return ContainerSpec(name, kind, counts, {**limits, **requests}, claims)
 
 
 def _claims(documents: Any) -> tuple[PodClaim, ...]:
     found: list[PodClaim] = []
-    for number, document in enumerate(_list(documents, "spec.resourceClaims")):
-        where = f"spec.resourceClaims[{number}]"
-        claim = _mapping(document, where)
+    for where, claim in _items(documents, "spec.resourceClaims"):
         name, given, template = (
             str(claim.get(key) or "") for key in ("name", "resourceClaimName", "resourceClaimTemplateName")
         )
@@ -102,15 +100,6 @@ def _claims(documents: Any) -> tuple[PodClaim, ...]:
             raise ManifestError(f"{where}: expected one of resourceClaimName and resourceClaimTemplateName")
         found.append(PodClaim(name, given, template))
     return tuple(found)
-
-
-def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
-    """Return a container's `resources.claims` as pairs of the claim's name in the pod and the request."""
-    rows = [
-        _mapping(each, f"{where}.resources.claims[{number}]")
-        for number, each in enumerate(_list(documents, f"{where}.resources.claims"))
-    ]
-    return tuple((str(row.get("name") or ""), str(row.get("request") or "")) for row in rows)
 
 
 def _check_extended(resource: str, limit: Fraction | None, request: Fraction | None, where: str) -> None:
@@ -126,10 +115,13 @@ def _quantities(document: Any, where: str) -> dict[str, Fraction]:
     return {str(key): quantity(value, f"{where}[{key}]") for key, value in _mapping(document or {}, where).items()}
 
 
-def _list(documents: Any, where: str) -> list[Any]:
+def _items(documents: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the content of each mapping in a list."""
     if not isinstance(documents or [], list):
         raise ManifestError(f"{where}: expected a list, found {type(documents).__name__}")
-    return documents or []
+    for number, document in enumerate(documents or []):
+        at = f"{where}[{number}]"
+        yield at, _mapping(document, at)
 
 
 def _mapping(document: Any, where: str) -> Mapping[str, Any]:
