@@ -1,6 +1,7 @@
 """`vdev allocate`: the exact response to an allocation."""
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -53,16 +54,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the response; 2 for a wrong configuration or an unknown resource, 1 if the allocation is refused."""
-    if args.claim is not None:
-        from . import allocate_claims
-
-        if args.size is not None or args.all_strategies:
-            raise UsageError("--size and --all-strategies need --resource; the requests of a claim select its devices")
-        return allocate_claims.run(args)
-    files, ids = _split(args.files)
+    if args.claim is not None and (args.size is not None or args.all_strategies):
+        raise UsageError("--size and --all-strategies need --resource; the requests of a claim select its devices")
+    files, ids = (args.files, []) if args.claim else _split(args.files)
     seen = plan.preview(files, options.read(args))
     if common.exit_code(seen.problems):
         raise ConfigError(seen.problems)
+    try:
+        if args.claim is not None:
+            from . import allocate_claims  # not needed for a resource
+
+            document, lines = allocate_claims.answers(args.claim, seen)
+        else:
+            document, lines = _answers(args, ids, seen)
+    except AllocationError as refused:
+        print(f"refused: {refused}", file=sys.stderr)
+        return 1
+    common.show(args, document, lines)
+    return 0
+
+
+def _answers(args: argparse.Namespace, ids: list[str], seen: plan.Preview) -> tuple[dict[str, Any], Iterator[str]]:
+    """The response for each strategy, or the only one; and the same as lines for people. Raises AllocationError."""
     resource = seen.plan.devices.resources.get(args.resource)
     if resource is None:
         known = ", ".join(seen.plan.devices.resources) or "nothing"
@@ -75,18 +88,11 @@ def run(args: argparse.Namespace) -> int:
         )
     chosen = _chosen(resource, ids, args.size)
     strategies = DeviceListStrategy if args.all_strategies else [None]
-    try:
-        documents = {str(each or ""): _answer(resource, chosen, each) for each in strategies}
-    except AllocationError as refused:
-        print(f"refused: {refused}", file=sys.stderr)
-        return 1
-    lines = (line for strategy, document in documents.items() for line in _lines(strategy, document))
-    common.show(
-        args,
-        {"strategies": documents} if args.all_strategies else documents[""],
-        (f"{args.resource}: {' '.join(chosen)}", *lines),
-    )
-    return 0
+    documents = {str(each or ""): _answer(resource, chosen, each) for each in strategies}
+    lines = (_lines(strategy, document) for strategy, document in documents.items())
+    title = f"{args.resource}: {' '.join(chosen)}"
+    document = {"strategies": documents} if args.all_strategies else documents[""]
+    return document, itertools.chain([title], *lines)
 
 
 def _split(arguments: list[Path]) -> tuple[list[Path], list[str]]:

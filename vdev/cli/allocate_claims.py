@@ -3,8 +3,6 @@
 Claims without an allocation are allocated by the embedded scheduler, which takes the first devices that fit.
 """
 
-import argparse
-import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,32 +15,25 @@ from ..dra import slices as cutting
 from ..dra.claim import read_claim
 from ..dra.device_classes import device_classes
 from ..dra.preparation import prepare
-from ..errors import AllocationError, ConfigError, UsageError
+from ..errors import AllocationError, UsageError
 from ..importers.draft import mapping
 from ..planning import cdi
 from ..sim.objects import yaml_text
-from . import common, options, plan
+from . import common, plan
 
 Document = dict[str, Any]
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors that a malformed claim causes
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
-    seen = plan.preview(args.files, options.read(args))
-    if common.exit_code(seen.problems):
-        raise ConfigError(seen.problems)
+def answers(path: Path, seen: plan.Preview) -> tuple[Document, Iterator[str]]:
+    """The answers for the claims of a file, and the same as lines for people. Raises AllocationError and UsageError."""
     try:
-        claims, classes = _read(args.claim)
+        claims, classes = _read(path)
         _allocate(claims, classes, seen)
         documents = [_document(seen, claim) for claim in claims]
-    except AllocationError as refused:
-        print(f"refused: {refused}", file=sys.stderr)
-        return 1
     except _MALFORMED as wrong:
-        raise UsageError(f"{args.claim}: an API server would not take these claims or classes: {wrong!r}") from wrong
-    common.show(args, {"claims": documents}, _lines(documents))
-    return 0
+        raise UsageError(f"{path}: an API server would not take these claims or classes: {wrong!r}") from wrong
+    return {"claims": documents}, _lines(documents)
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
