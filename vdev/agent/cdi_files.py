@@ -4,7 +4,6 @@ A file that cannot be written does not affect the others. A file that something 
 at once, but not again before a pause.
 """
 
-import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -14,8 +13,7 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..hostfs import read_plain, write_atomic
-from ..hostfs.files import is_unfinished
+from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..planning import allocation, cdi
 from ..planning.plan import DesiredState
 from .host_files import HostFiles
@@ -97,15 +95,13 @@ class CdiFiles(HostFiles[_Name, _Device]):
     def _read(self) -> list[cdi.Document]:
         """Return the specifications that earlier processes left, with any name in `_OURS`. Raises OSError."""
         documents: list[cdi.Document] = []
+        remove_unfinished(self.directory, "vdev-")
         try:
             paths = sorted(self.directory.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return documents
         for path in paths:
-            if path.name.startswith(".vdev-") and is_unfinished(path.name):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-            elif path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
+            if path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
                 text = self._texts[path.name] = _content(path)
                 if document := _document(text):
                     documents.append(document)

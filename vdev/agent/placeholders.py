@@ -212,7 +212,7 @@ class Placeholders(HostFiles[str, Placeholder]):
                 if not _is(path, stat.S_ISDIR):
                     _make_directory(path, texts)
                 else:
-                    remove_unfinished(path, texts)
+                    remove_unfinished(path, *(f"{name}." for name in texts))
                     for name, text in texts.items() if changed else ():
                         write_atomic(path / name, text, mode=0o666)
             case _:

@@ -171,7 +171,7 @@ class StateFile(Applier):
         try:
             if self.path is not None:
                 async with self._patience():
-                    await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
+                    await asyncio.to_thread(remove_unfinished, self.path.parent, f"{self.path.name}.")
             found = await self._read() or self._state
         except HostError as wrong:
             what = "the devices of pods are known only from the kubelet and device ids; the next list replaces it"

@@ -10,7 +10,6 @@ All instances of a driver share the record and the CDI files. These outlive the 
 later process to unprepare claims that this one prepared.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..deviceplugin.socket_server import MAX_SOCKET_PATH, remove_dead
 from ..errors import HostError, reason_of
-from ..hostfs.files import is_unfinished, names, read_plain, write_atomic, write_if_changed
+from ..hostfs.files import listed, read_plain, remove_unfinished, write_atomic, write_if_changed
 from ..model.names import digest
 from .claim import PreparedClaim
 from .preparation import file_name
@@ -127,10 +126,7 @@ def write_cdi_file(path: Path, claim: PreparedClaim) -> None:
 def unknown_cdi_files(places: Places, claims: Iterable[PreparedClaim]) -> list[str]:
     """Return the names of CDI files of other claims than these. Removes unfinished files of killed processes."""
     prefix, suffix = file_name(places.driver, "\0").split("\0")
-    found = names(places.cdi_dir)
-    for name in found:
-        if name.startswith(f".{prefix}") and is_unfinished(name):
-            with contextlib.suppress(OSError):
-                (places.cdi_dir / name).unlink()
+    remove_unfinished(places.cdi_dir, prefix)
+    found = [path.name for path in listed(places.cdi_dir)]
     known = {file_name(places.driver, each.uid) for each in claims}
     return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix) and name not in known)

@@ -249,7 +249,7 @@ class Claims:
         return answers
 
     def _restore(self) -> None:
-        remove_unfinished(self._places.directory, [self._places.checkpoint.name])
+        remove_unfinished(self._places.directory, f"{self._places.checkpoint.name}.")
         known = self._known()
         self._record(known)
         self.trouble = ""

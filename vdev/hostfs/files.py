@@ -4,7 +4,6 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import HostError, reason_of
@@ -52,14 +51,16 @@ def is_unfinished(name: str) -> bool:
     return name.startswith(".") and name.endswith(_UNFINISHED)
 
 
-def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
-    """Remove temporary files with these names, left by killed writers; blocks. Not safe with a second writer."""
-    ours = tuple(f".{name}." for name in names)
-    with contextlib.suppress(OSError), os.scandir(directory) as found:
-        for each in found:
-            if each.name.startswith(ours) and each.name.endswith(_UNFINISHED):
-                with contextlib.suppress(OSError):
-                    os.unlink(each)
+def remove_unfinished(directory: Path, *beginnings: str) -> None:
+    """Remove the temporary files of files whose names begin like this, left by killed writers; blocks.
+
+    Not safe with a second writer.
+    """
+    ours = tuple(f".{each}" for each in beginnings)
+    for path in listed(directory):
+        if path.name.startswith(ours) and is_unfinished(path.name):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 _KINDS = {
@@ -103,17 +104,12 @@ def _must_be_plain(path: Path, mode: int) -> None:
 Stamp = tuple[int, int, int]
 
 
-def names(directory: Path) -> list[str]:
-    """Return the names in a directory; none if it cannot be read."""
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
 def listed(directory: Path) -> list[Path]:
     """Return the paths in a directory; none if it cannot be read."""
-    return [directory / name for name in names(directory)]
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
 
 
 def stamp(path: Path) -> Stamp | None:
