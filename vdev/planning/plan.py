@@ -284,14 +284,10 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     real = {entry.resource for entry in spec.entries if entry.virtual is None}
 
     def is_known(item: Placed) -> bool:
-        match item:
-            case Entry():
-                return item.resource not in real
-            case SharedItem():
-                listed = item.devices if isinstance(item.devices, tuple) else ()
-                return item.name not in real and (bool(node) or not any(map(is_nvidia_id, listed)))
-            case _:
-                return True
+        if isinstance(item, SharedItem):
+            listed = item.devices if isinstance(item.devices, tuple) else ()
+            return item.name not in real and (bool(node) or not any(map(is_nvidia_id, listed)))
+        return not isinstance(item, Entry) or item.resource not in real
 
     known = spec.only(is_known)
     if node:
