@@ -123,9 +123,7 @@ def preview(paths: Iterable[str | Path], chosen: Options, node_labels: Mapping[s
         except ConfigError:
             return Preview(desired_state(ObservedState(node=node)), files, {}, problems, refused=True)
     found = {
-        entry.name: discovery.discover(
-            entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{telemetry.DIRECTORY}/{node}"
-        )
+        entry.name: discovery.discover(entry, host, node=node, smi_dir=f"{telemetry.DIRECTORY}/{node}")
         for entry in loaded.spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}

@@ -16,7 +16,7 @@ from ..aio.clock import Timing
 from ..errors import HostError, reason_of
 from ..hostfs.files import write_atomic, write_if_changed
 from ..model import telemetry
-from ..model.problem import Problem, warning
+from ..model.problem import Problem, counted, warning
 from ..model.telemetry import SmiTool
 from ..planning.plan import DesiredState
 from .amd_tool import amd_data
@@ -51,8 +51,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     def problems(self) -> tuple[Problem, ...]:
         if not self.failed:
             return ()
-        reason, count = next(iter(self.failed.values())), len(self.failed)
-        devices = "1 device" if count == 1 else f"{count} devices"
+        reason, devices = next(iter(self.failed.values())), counted(len(self.failed), "device")
         message = f"containers with {devices} get no nvidia-smi or amd-smi: {reason}"
         hint = f"make room in {self.root}, and let vdev write there; devices are allocated without it"
         return (warning(str(self.root), message, hint),)
