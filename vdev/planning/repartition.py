@@ -144,6 +144,14 @@ def _words(choice: PartitionChoice) -> Mapping[RepartitionState, str]:
 # --- one label --------------------------------------------------------------------------------------------------------
 
 
+class _Obstacle(NamedTuple):
+    """A device that a change would take away from a pod, with a sentence for the message."""
+
+    key: Key
+    pod: str  # empty if it is not known
+    sentence: str
+
+
 def _advanced(
     label: str, entries: Sequence[Entry], progresses: Progresses, spec: Spec, node: str, seen: RepartitionView
 ) -> Progress:
@@ -167,21 +175,21 @@ def _advanced(
         entry.name: {index: entry.partitions.get(index) for index in hardware[entry.name]} | known[entry.name]
         for entry in entries
     }
-    now = Progress(label=label, value=value, asked=asked, parts=current)
+    proposed = Progress(label=label, value=value, asked=asked, parts=current)
     if wrong := _misfit(entries, value, asked):
-        return replace(now, state=RepartitionState.FAILED, sentence=wrong)
+        return replace(proposed, state=RepartitionState.FAILED, sentence=wrong)
 
     # 3. Find the devices that change. New devices are left out, because no pod can hold them.
     wanted = {
         entry.name: {**current[entry.name], **(layout.parts if layout else {})}
         for entry, layout in zip(entries, asked, strict=True)
     }
-    success = replace(now, state=RepartitionState.SUCCESS, parts=wanted)
+    success = replace(proposed, state=RepartitionState.SUCCESS, parts=wanted)
     if wanted == current:
         return success
-    old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (now, success))
+    old, new = (arrange(in_force(spec, {**progresses, label: each}), node, seen.found) for each in (proposed, success))
     if errors_added := set(errors(new.problems)).difference(old.problems):
-        return replace(now, state=RepartitionState.FAILED, sentence=min(each.message for each in errors_added))
+        return replace(proposed, state=RepartitionState.FAILED, sentence=min(each.message for each in errors_added))
     old_devices, new_devices = _devices_of(old), _devices_of(new)
     changed = {
         raw: f"device {index} of {entry.name}"
@@ -193,33 +201,37 @@ def _advanced(
         return success
     if before.state is RepartitionState.FAILED and before.asked is None and before.value == value:
         # It failed before a restart, so it stays failed until the value changes.
-        return replace(now, state=RepartitionState.FAILED, sentence=before.sentence)
-
-    # 4. Check that no pod holds a device that would be removed. The layout fails at once if a pod is known by name, and
-    # after `repartition_holder` if the pod remains unknown.
-    is_new = not is_same or before.state is not RepartitionState.PENDING
-    since = seen.now if is_new else before.since
+        return replace(proposed, state=RepartitionState.FAILED, sentence=before.sentence)
+    starts_pending = not is_same or before.state is not RepartitionState.PENDING
+    pending = replace(proposed, state=RepartitionState.PENDING, since=seen.now if starts_pending else before.since)
     held = list(_taken_away(changed, old, new, seen))
-    named = [each for each in held if each.pod] if seen.in_use.answered_at >= since else []
-    if named or (held and seen.now >= since + seen.intervals.repartition_holder):
-        return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0].sentence)
+    return _when_free(pending, held, seen, starts=starts_pending, choice=_choice(entries[0])) or success
+
+
+def _when_free(
+    pending: Progress, held: Sequence[_Obstacle], seen: RepartitionView, *, starts: bool, choice: PartitionChoice
+) -> Progress | None:
+    """Return the state of a layout that must wait or fails because of pods; None if it can come into force.
+
+    `held` are the devices that it would remove. `starts`: it was not pending before.
+    """
+    # 4. Check that no pod holds such a device. The layout fails at once if a pod is known by name, and after
+    # `repartition_holder` if the pod remains unknown.
+    named = [each for each in held if each.pod] if seen.in_use.answered_at >= pending.since else []
+    if named or (held and seen.now >= pending.since + seen.intervals.repartition_holder):
+        return replace(pending, state=RepartitionState.FAILED, sentence=(named or held)[0].sentence)
     if held or not seen.in_use.is_complete:
-        pending = _pending(now, since, "the kubelet to say which pods hold which devices")
-        return replace(pending, awaited=frozenset(each.key for each in held))
+        sentence = "waiting for the kubelet to say which pods hold which devices"
+        return replace(pending, sentence=sentence, awaited=frozenset(each.key for each in held))
 
     # 5. Wait until the label has `pending`, because other programs then stop pods. Give up waiting after
     # `repartition_pending`, in case no program writes the label.
-    choice = _choice(entries[0])
-    pending_word = _words(choice).get(RepartitionState.PENDING)
-    is_written = not is_new and seen.labels.get(choice.state_label) == pending_word
-    is_overdue = seen.now >= since + seen.intervals.repartition_pending
-    if pending_word and value is not None and not (is_written or is_overdue):
-        return _pending(now, since, f"{choice.state_label} to be written")
-    return success
-
-
-def _pending(now: Progress, since: float, what: str) -> Progress:
-    return replace(now, state=RepartitionState.PENDING, sentence=f"waiting for {what}", since=since)
+    word = _words(choice).get(RepartitionState.PENDING)
+    is_written = not starts and seen.labels is not None and seen.labels.get(choice.state_label) == word
+    is_overdue = seen.now >= pending.since + seen.intervals.repartition_pending
+    if word and pending.value is not None and not (is_written or is_overdue):
+        return replace(pending, sentence=f"waiting for {choice.state_label} to be written")
+    return None
 
 
 def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLayout | None]) -> str:
@@ -231,14 +243,6 @@ def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLa
         if layout and layout.refusal:
             return f"the layout {value!r} does not fit the devices of {entry.name}: {layout.refusal}"
     return ""
-
-
-class _Obstacle(NamedTuple):
-    """A device that a change would take away from a pod, with a sentence for the message."""
-
-    key: Key
-    pod: str  # empty if it is not known
-    sentence: str
 
 
 def _devices_of(inventory: Inventory) -> Mapping[str, set[tuple[str, str]]]:
