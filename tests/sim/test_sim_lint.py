@@ -7,7 +7,7 @@ from tests.sim.conftest import device
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
-from vdev.sim.objects.container_edits import merge
+from vdev.sim.device_manager.device_allocation import merge
 
 NPU = "acme.dev/npu"
 

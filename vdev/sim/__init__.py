@@ -13,9 +13,8 @@ from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet
 from .kubelet_life import Compat, Timings
 from .lint import Finding, Severity
-from .objects.container_edits import DeviceNode, Edits, Mount
 from .objects.pod_manifest import ManifestError, manifest
-from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
+from .objects.pods import ContainerStatus, DeviceNode, Edits, Kind, Mount, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",

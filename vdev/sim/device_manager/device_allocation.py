@@ -5,8 +5,8 @@ reusable devices first, then devices on the requested NUMA nodes, then devices t
 choice is random, because it depends on the order of a Go map in the real kubelet.
 """
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,8 +15,10 @@ from .. import lint
 from ..connection import CallError
 from ..kubelet.node_state import PodRecord
 from ..kubelet_life import Life
-from ..objects.pods import ContainerStatus, Kind
+from ..objects.pods import ContainerStatus, DeviceNode, Edits, Kind, Mount
 from .registration_server import PluginClient
+
+_V = TypeVar("_V")
 
 
 class AdmissionError(Exception):
@@ -196,3 +198,35 @@ class Allocator:
 
     def _shuffled(self, ids: Collection[str]) -> list[str]:
         return self._rng.sample(sorted(ids), len(ids))
+
+
+def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> tuple[Edits, list[str]]:
+    """Merge the Allocate responses of a container by resource. Also returns the conflicts as texts.
+
+    For the same variable, path, annotation or CDI name, the first response wins. The kubelet merges in random order,
+    and only logs conflicts.
+    """
+    envs: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    nodes: dict[str, DeviceNode] = {}
+    annotations: dict[str, str] = {}
+    cdi: dict[str, None] = {}
+    conflicts: list[str] = []
+
+    def put(kind: str, table: dict[str, _V], key: str, value: _V, resource: str) -> None:
+        if table.setdefault(key, value) != value:
+            conflicts.append(f"{kind} {key}: {resource} gives {value!r}, but another resource gives {table[key]!r}")
+
+    for resource, response in responses:
+        for name, text in sorted(response.envs.items()):
+            put("environment variable", envs, name, text, resource)
+        for spec in response.devices:
+            node = DeviceNode(spec.host_path, spec.container_path, spec.permissions)
+            put("device", nodes, spec.container_path, node, resource)
+        for item in response.mounts:
+            mount = Mount(item.host_path, item.container_path, item.read_only)
+            put("mount", mounts, item.container_path, mount, resource)
+        for name, text in sorted(response.annotations.items()):
+            put("annotation", annotations, name, text, resource)
+        cdi.update(dict.fromkeys(device.name for device in response.cdi_devices))
+    return Edits(envs, tuple(mounts.values()), tuple(nodes.values()), annotations, tuple(cdi)), conflicts

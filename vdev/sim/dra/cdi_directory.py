@@ -14,7 +14,7 @@ import yaml
 from ..api.kinds import Document
 from ..lint import Finding, error
 from ..objects import yaml_text
-from ..objects.container_edits import DeviceNode, Edits, Mount
+from ..objects.pods import DeviceNode, Edits, Mount
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
 _BIND = {"bind", "rbind", "none"}  # mount types with a source on the host

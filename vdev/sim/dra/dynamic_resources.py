@@ -19,8 +19,7 @@ from ..connection import CallError
 from ..kubelet.node_state import PodRecord
 from ..kubelet_life import Life
 from ..lint import error, warning
-from ..objects.container_edits import Edits
-from ..objects.pods import ContainerClaim
+from ..objects.pods import ContainerClaim, Edits
 from . import answer_lint, cdi_directory
 from .driver_registry import Answer, ClaimInfo, DriverClient, DriverRegistry, PreparedDevice
 

@@ -9,12 +9,11 @@ import os
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..connection import CallError
-from ..device_manager.device_allocation import AdmissionError, Allocator
+from ..device_manager.device_allocation import AdmissionError, Allocator, merge
 from ..dra.dynamic_resources import ClaimsError, DynamicResources, UnresolvedError
 from ..journal import Event
 from ..kubelet_life import Life
-from ..objects import container_edits
-from ..objects.pods import ContainerStatus, Kind, Phase
+from ..objects.pods import ContainerStatus, Edits, Kind, Phase
 from .node_state import PodRecord
 from .pod_scheduler import PodScheduler
 
@@ -141,7 +140,7 @@ class PodWorkers:
         container.running = container.kind is not Kind.INIT
         container.done = container.kind is Kind.INIT
 
-    async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
+    async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> Edits:
         """Call PreStartContainer and merge the Allocate responses, as the kubelet does before each container start."""
         table, spec = self._table, pod.spec.container(container.name)
         wanted = [r for r, count in spec.limits.items() if count and table.is_plugin_resource(r)]
@@ -152,9 +151,7 @@ class PodWorkers:
             self._check_hardware(pod)
         held = {each.resource: each.response for each in table.held_by(pod.spec.uid, spec.name)}
         resources = self._life.rng.sample(sorted(held), len(held))
-        edits, conflicts = container_edits.merge(
-            (r, api.ContainerAllocateResponse.FromString(held[r])) for r in resources
-        )
+        edits, conflicts = merge((r, api.ContainerAllocateResponse.FromString(held[r])) for r in resources)
         self._journal.find(
             lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in conflicts
         )

@@ -1,4 +1,4 @@
-"""Pods and containers: their requests, and their status as an object, as text and as JSON."""
+"""Pods and containers: their requests, their edits, and their status as an object, as text and as JSON."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import Any
-
-from .container_edits import Edits, edits_json
 
 
 class Kind(Enum):
@@ -94,6 +92,35 @@ class PodSpec:
                 else:
                     running[resource] += amount
         return {resource: max(running[resource], peak[resource]) for resource in {**running, **peak}}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount from the host."""
+
+    host_path: str
+    container_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node of the host that the container gets."""
+
+    host_path: str
+    container_path: str
+    permissions: str  # r, w and m
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """All changes of plugins and CDI devices to a container. Variables in the pod's manifest override `envs`."""
+
+    envs: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cdi_devices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -215,6 +242,23 @@ def pod_json(pod: PodStatus) -> dict[str, Any]:
             }
             for container in pod.containers
         ],
+    }
+
+
+def edits_json(edits: Edits) -> dict[str, Any]:
+    """Return the edits of a container as JSON with the keys of vdev's configuration file."""
+    return {
+        "env": dict(edits.envs),
+        "deviceNodes": [
+            {"hostPath": each.host_path, "containerPath": each.container_path, "permissions": each.permissions}
+            for each in edits.devices
+        ],
+        "mounts": [
+            {"hostPath": each.host_path, "containerPath": each.container_path, "readOnly": each.read_only}
+            for each in edits.mounts
+        ],
+        "annotations": dict(edits.annotations),
+        "cdiDevices": list(edits.cdi_devices),
     }
 
 

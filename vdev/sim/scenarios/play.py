@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
-from ..objects.container_edits import edits_json
-from ..objects.pods import ContainerStatus, PodStatus
+from ..objects.pods import ContainerStatus, PodStatus, edits_json
 from .node import EmbeddedNode
 from .scenario import ANY, COMPARISONS, DRIVER, POD_STEPS, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step
 
