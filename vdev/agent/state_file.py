@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..config import FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished
-from ..hostfs.files import write_if_changed
+from ..hostfs.files import sealed, unsealed, write_if_changed
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..planning.handovers import SavedHolding
@@ -42,8 +42,6 @@ log = structlog.get_logger(__name__)
 
 VERSION = 3
 MAX_BYTES = 64 * 1024 * 1024
-
-_DAMAGED = "the file is damaged"
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------
@@ -84,10 +82,6 @@ class KeptConfig(_Section):
     texts: FileTexts
 
 
-class _Version(BaseModel):
-    version: int
-
-
 class State(_Section):
     """The whole document of one agent, which is known by its node and the plugin directory of its kubelet."""
 
@@ -113,29 +107,6 @@ class State(_Section):
                 for name, slots in self.lists.items()
             }
         )
-
-
-# --- the text ---------------------------------------------------------------------------------------------------------
-
-
-def decoded(text: bytes, owner: State) -> State:
-    """Return the document of a line of JSON, which is followed by a line with its checksum.
-
-    Raises HostError if it is damaged, of another version, or of another owner.
-    """
-    body, _, checksum = text.partition(b"\n")
-    try:
-        version = _Version.model_validate_json(body).version
-        if version != VERSION:
-            raise HostError(f"it has version {version}, and this vdev knows version {VERSION}")
-        if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
-            raise HostError(f"{_DAMAGED}: its checksum does not fit")
-        state = State.model_validate_json(body)
-    except ValidationError as wrong:
-        raise HostError(_DAMAGED) from wrong
-    if (state.node, state.plugin_dir) != (owner.node, owner.plugin_dir):
-        raise HostError(f"it is of node {state.node!r} and kubelet directory {state.plugin_dir!r}")
-    return state
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -204,7 +175,13 @@ class StateFile(Applier):
         if text is None:
             return None
         self._written = text
-        return await asyncio.to_thread(decoded, text, self._state)
+        try:
+            found, own = await asyncio.to_thread(unsealed, text, State, VERSION), self._state
+        except ValueError as wrong:
+            raise HostError(str(wrong)) from wrong
+        if (found.node, found.plugin_dir) != (own.node, own.plugin_dir):
+            raise HostError(f"it is of node {found.node!r} and kubelet directory {found.plugin_dir!r}")
+        return found
 
     @contextlib.asynccontextmanager
     async def _patience(self) -> AsyncIterator[None]:
@@ -247,8 +224,7 @@ class StateFile(Applier):
     def _write(self, path: Path) -> None:
         """Replace the file unless it has the current state. Raises HostError."""
         with self._writing:  # the last thread that writes has the newest state
-            body = self._state.model_dump_json(exclude_defaults=True).encode()
-            text = b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode())
+            text = sealed(self._state)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
                 is_replaced = write_if_changed(path, text, mode=0o600)

@@ -10,7 +10,6 @@ All instances of a driver share the record and the CDI files. These outlive the 
 later process to unprepare claims that this one prepared.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -19,11 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from ..deviceplugin.socket_server import MAX_SOCKET_PATH, remove_dead
 from ..errors import HostError, reason_of
-from ..hostfs.files import listed, read_plain, remove_unfinished, write_atomic, write_if_changed
+from ..hostfs.files import listed, read_plain, remove_unfinished, sealed, unsealed, write_atomic, write_if_changed
 from ..model.names import digest
 from .claim import PreparedClaim
 from .preparation import file_name
@@ -37,11 +36,8 @@ _ID = "(?:-[0-9a-zA-Z-]{8,36})?"  # of a pod
 _SHORT = "vdev-"  # the prefix of a fingerprint
 
 
-class _Version(BaseModel):
+class _Record(BaseModel):
     version: int
-
-
-class _Record(_Version):
     claims: tuple[PreparedClaim, ...]
 
 
@@ -91,24 +87,12 @@ def read_checkpoint(path: Path) -> Prepared | None:
     text = read_plain(path, limit=MAX_BYTES, follow=False)
     if text is None:
         return None
-    body, _, checksum = text.partition(b"\n")
-    try:
-        content = json.loads(body)
-        version = _Version.model_validate(content).version
-        if version != VERSION:
-            raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
-        if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
-            raise ValueError("its checksum does not match")
-        return {each.uid: each for each in _Record.model_validate(content).claims}
-    except (ValidationError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise ValueError("the file is damaged") from wrong
+    return {each.uid: each for each in unsealed(text, _Record, VERSION).claims}
 
 
 def write_checkpoint(path: Path, claims: Prepared) -> None:
     """Replace the record, with a version and a checksum. Blocks. Raises HostError and keeps the old one if it fails."""
-    record = _Record(version=VERSION, claims=tuple(claims.values()))
-    body = json.dumps(record.model_dump(mode="json")).encode()
-    text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    text = sealed(_Record(version=VERSION, claims=tuple(claims.values())))
     if len(text) > MAX_BYTES:
         raise HostError(f"cannot write {path}: it would have more than {MAX_BYTES} bytes")
     write_atomic(path, text, mode=0o600)

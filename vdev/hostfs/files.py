@@ -1,14 +1,19 @@
-"""Atomic writes, and reads that never wait for a pipe or open a device."""
+"""Atomic writes, reads that never wait for a pipe or open a device, and documents with a version and a checksum."""
 
 import contextlib
+import hashlib
 import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from ..errors import HostError, reason_of
 
 _UNFINISHED = ".tmp"
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -99,6 +104,30 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
 def _must_be_plain(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         raise HostError(f"cannot read {path}: it is {_KINDS.get(stat.S_IFMT(mode), 'not a plain file')}")
+
+
+class _Version(BaseModel):
+    version: int
+
+
+def sealed(document: BaseModel) -> bytes:
+    """Return a line with the document as JSON, and a line with its checksum. Read it with `unsealed`."""
+    body = document.model_dump_json(exclude_defaults=True).encode()
+    return b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode())
+
+
+def unsealed(text: bytes, model: type[Model], version: int) -> Model:
+    """Return the document in this text. Raises ValueError if it is damaged or of another version."""
+    body, _, checksum = text.partition(b"\n")
+    try:
+        found = _Version.model_validate_json(body).version
+        if found != version:
+            raise ValueError(f"it has version {found}, and this vdev knows version {version}")
+        if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
+            raise ValueError("the file is damaged: its checksum does not fit")
+        return model.model_validate_json(body)
+    except ValidationError as wrong:
+        raise ValueError("the file is damaged") from wrong
 
 
 Stamp = tuple[int, int, int]

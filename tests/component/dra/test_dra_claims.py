@@ -165,8 +165,8 @@ def recorded(kubelet):
 
 SPOILT = [
     (lambda text: text[: len(text) // 2], "the file is damaged"),
-    (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not match"),
-    (lambda text: text.replace(b'"version": 2', b'"version": 7'), "it has version 7, and this vdev knows version 2"),
+    (lambda text: text.replace(b"gpu-0", b"gpu-1"), "the file is damaged: its checksum does not fit"),
+    (lambda text: text.replace(b'"version":2', b'"version":7'), "it has version 7, and this vdev knows version 2"),
     (lambda _text: b"", "the file is damaged"),
     (lambda _text: b"[" * 100_000, "the file is damaged"),
 ]
