@@ -1,7 +1,9 @@
-"""The effective configuration: every value with its origin, as a list or as YAML with comments."""
+"""The effective configuration: every value with its origin, as a list or as YAML with comments.
+
+Also writes the YAML of `importers`.
+"""
 
 import functools
-import json
 import math
 import operator
 import re
@@ -23,8 +25,8 @@ from .loader import Document
 
 DEFAULT = "default"
 _SHORTHANDS = ("path", "names", "value", "p50", "max")  # keys that can be written as a plain value instead of a mapping
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}  # no strings in YAML without quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +103,53 @@ def _below(value: Any, path: KeyPath, written: KeyPath, source_of: Callable[[Key
     return [] if is_empty and source == DEFAULT else [Origin(show(path), own, source, path)]
 
 
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
+
 def render(values: tuple[Origin, ...]) -> str:
     """Write the values as YAML that loads to the same configuration, each with its origin as a comment."""
-    lines: list[str] = []
-    before: KeyPath = ()
+    tree: dict[str | int, Any] = {}
     for origin in values:
-        path = origin.steps
-        common = next(
-            (n for n, (a, b) in enumerate(zip(before, path, strict=False)) if a != b), min(len(before), len(path))
-        )
-        lead = ""
-        for depth in range(common, len(path)):
-            step = path[depth]
-            if isinstance(step, int):
-                lead += "- " if lead else "  " * depth + "- "
-                continue
-            if lead and not lead.endswith("- "):
-                lines.append(lead)
-                lead = ""
-            lead = (lead or "  " * depth) + f"{_scalar(step)}:"
-            if depth + 1 < len(path):
-                lines.append(lead)
-                lead = ""
-        lines.append(f"{lead}{'' if lead.endswith('- ') else ' '}{_scalar(origin.value)}  # {origin.source}")
-        before = path
-    return "\n".join(lines) + "\n"
+        *way, last = origin.steps
+        holder = functools.reduce(lambda inner, step: inner.setdefault(step, {}), way, tree)
+        holder[last] = origin.value
+    lines = dumped(_with_lists(tree), default_flow_style=False, width=math.inf).splitlines()
+    sources = (origin.source for origin in values)
+    is_key = re.compile(r".*:|[ -]*\? .*")  # without a value; `?` is before a long key
+    return "".join(f"{line}\n" if is_key.fullmatch(line) else f"{line}  # {next(sources)}\n" for line in lines)
 
 
-def _scalar(value: Any) -> str:
-    if isinstance(value, Plain):
-        return value
-    if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
-            return value
-        return str(yaml.dump(value, default_style='"', width=math.inf)).rstrip("\n")
-    return json.dumps(value)
+def _with_lists(tree: Any) -> Any:
+    """Return the tree with a list for each mapping from indices."""
+    if not isinstance(tree, dict):
+        return tree
+    inner = {step: _with_lists(value) for step, value in tree.items()}
+    return [*inner.values()] if any(isinstance(step, int) for step in inner) else inner
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and quotes strings that a YAML reader could take for another type."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        is_plain = _PLAIN.fullmatch(text) and text.lower() not in _RESERVED
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
+
+    def number(self, written: str) -> yaml.ScalarNode:
+        tag = self.resolve(yaml.ScalarNode, written, (True, False))  # type: ignore[no-untyped-call]
+        return self.represent_scalar(tag, written)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+_Dumper.add_representer(Plain, _Dumper.number)
+_Dumper.add_multi_representer(dict, _Dumper.represent_dict)
+
+
+def dumped(value: object, **options: Any) -> str:
+    """Return a value as YAML. `options` are those of PyYAML's `dump`."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, **options))

@@ -7,16 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import yaml
-
-from .. import config
 from ..config.messages import scope_of
+from ..config.origins import dumped
 from ..model.problem import KeyPath, show
 
 SECTIONS = ("flags", "devices", "sharing", "faults")  # in the order of the file
 _WIDTH = 110  # columns of a comment, and of a short list or mapping on one line
-_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # no strings in YAML without quotes
 _NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
 _MAX_DIGITS = 7
 _EMPTY: tuple[object, ...] = (None, "", [], {})  # values that count as absent
@@ -209,31 +205,8 @@ def listed(value: Any) -> list[Any]:
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
 
-class _Dumper(yaml.SafeDumper):
-    """Indents lists, and quotes strings that a YAML reader could take for another type."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-    def text(self, text: str) -> yaml.ScalarNode:
-        is_plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
-
-    def number(self, written: str) -> yaml.ScalarNode:
-        tag = self.resolve(yaml.ScalarNode, written, (True, False))  # type: ignore[no-untyped-call]
-        return self.represent_scalar(tag, written)
-
-
-_Dumper.add_representer(str, _Dumper.text)
-_Dumper.add_representer(config.Plain, _Dumper.number)
-_Dumper.add_multi_representer(dict, _Dumper.represent_dict)
-
-
 def _yaml(value: object, indent: str = "") -> Iterator[str]:
-    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH)
+    text = dumped(value, default_flow_style=None, width=_WIDTH)
     yield from textwrap.indent(text, indent).splitlines()
 
 
