@@ -14,6 +14,9 @@ Every problem goes to a `ProblemReport`, so that all are shown at once.
 import json
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DictSchema
+
 from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
@@ -43,24 +46,19 @@ __all__ = [
 
 # --- the JSON Schema, for editors -------------------------------------------------------------------------------------
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+class _JsonSchema(GenerateJsonSchema):
+    """Forbids unknown keys in mappings whose keys follow a pattern, which pydantic's schema allows."""
+
+    def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+        found = super().dict_schema(schema)
+        return {**found, "additionalProperties": False} if "patternProperties" in found else found
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of the configuration file."""
-    return {**_closed(Spec.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
-
-
-def _closed(schema: Any) -> Any:
-    """Forbid unknown keys in mappings whose keys follow a pattern, which pydantic's schema allows."""
-    match schema:
-        case dict():
-            inner = {key: _closed(value) for key, value in schema.items()}
-            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
-        case list():
-            return [_closed(item) for item in schema]
-        case _:
-            return schema
+    found = Spec.model_json_schema(schema_generator=_JsonSchema)
+    return {**found, "$schema": _JsonSchema.schema_dialect, "title": "vdev configuration"}
 
 
 def json_schema_text() -> str:

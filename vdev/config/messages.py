@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
 from ..model.device import grouped
 from ..model.problem import KeyPath, Place, Problem, Severity, listed, show
-from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described, unlisted
+from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described, fields_of, unlisted
 from .loader import Document
 from .parser import problem_at
 
@@ -41,7 +40,7 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             message, hint = f"{str(known[-1])!r} has no value", "remove the key or give it one"
         case "missing":
             model = _model_at(path[:-1], root)
-            description = (_fields(model)[str(path[-1])].description if model else "") or ""
+            description = (fields_of(model)[str(path[-1])].description if model else "") or ""
             what = " ".join(description.split()).partition(". ")[0].rstrip(".")
             hint = f"needed: {what[:1].lower()}{what[1:]}" if what else ""
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
@@ -57,7 +56,7 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             message = f"expected a mapping, {got}"
             hint = "write 'name: value' pairs, without '- '" if isinstance(detail["input"], list | tuple) else ""
             if model:
-                hint = listed(_fields(model), lead="its keys:", command="vdev schema")
+                hint = listed(fields_of(model), lead="its keys:", command="vdev schema")
         case _:
             message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, {got}", ""
     place = document.key_place(known) if is_key else document.value_place(known)
@@ -68,7 +67,7 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     """Return a problem for an unknown key, with the section that has it, if there is one."""
     key = str(path[-1])
     model = _model_at(path[:-1], root)
-    allowed = list(_fields(model)) if model else []
+    allowed = list(fields_of(model)) if model else []
     hint = ""
     homes = _homes(root)
     from difflib import get_close_matches  # only needed for errors
@@ -88,11 +87,6 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     return problem_at(document.key_place(path), document.known(path), message, hint=hint, severity=severity)
 
 
-def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a model by their keys in the file."""
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
 @cache
 def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
     """Return the model of each mapping by its path, in which 0 stands for any index and for any user-defined key."""
@@ -101,7 +95,7 @@ def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
     def visit(annotation: Any, path: KeyPath) -> None:
         if isinstance(annotation, type) and issubclass(annotation, Section):
             found.setdefault(path, annotation)
-            for key, known in _fields(annotation).items():
+            for key, known in fields_of(annotation).items():
                 visit(known.annotation, (*path, key))
         elif (origin := get_origin(annotation)) in (list, tuple, dict):
             visit(get_args(annotation)[1 if origin is dict else 0], (*path, 0))
@@ -125,7 +119,7 @@ def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
 @cache
 def _homes(root: type[Section]) -> dict[str, list[str]]:
     """Return every key below the top of the file, with the sections that have it."""
-    below = ((key, path) for path, model in _sections(root).items() if path for key in _fields(model))
+    below = ((key, path) for path, model in _sections(root).items() if path for key in fields_of(model))
     return {key: [show(path).replace("[0]", "[]") for path in paths] for key, paths in grouped(below).items()}
 
 

@@ -15,7 +15,7 @@ from yaml.composer import Composer
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean
-from ..model.section import FileMapping, Plain, Section, keys_of
+from ..model.section import FileMapping, Plain, Section, fields_of
 from ..model.spec import Flags, Gfd, Imex, PluginFlags, Resources, Sharing, Spec
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
@@ -237,7 +237,7 @@ def _check_limits(count: int, depth: int, place: Place) -> None:
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 """The sections of NVIDIA's plugin."""
 
-_OURS = keys_of(Spec) - SECTIONS
+_OURS = fields_of(Spec).keys() - SECTIONS
 _MODELS: Mapping[KeyPath, type[Section]] = {
     ("flags",): Flags,
     ("flags", "plugin"): PluginFlags,
@@ -246,7 +246,7 @@ _MODELS: Mapping[KeyPath, type[Section]] = {
     ("resources",): Resources,
     ("imex",): Imex,
 }
-_KEYS = {(): SECTIONS} | {path: keys_of(model) for path, model in _MODELS.items()}
+_KEYS = {(): SECTIONS} | {path: fields_of(model).keys() for path, model in _MODELS.items()}
 _SPELLED = {path: {key.lower(): key for key in keys} for path, keys in _KEYS.items()}
 
 MIG_PARTED = frozenset({"version", "mig-configs"})

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from .. import config
 from ..config.partitions import GpuConfig, refusal_of
 from ..model.problem import show
-from ..model.section import keys_of
+from ..model.section import fields_of
 from .draft import Draft, Item, listed, mapping
 from .sources import Form, ImportOptions, ImportSource, as_yaml_1_1
 
@@ -35,7 +35,7 @@ def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
 def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
     for position, given in enumerate(items):
         item = Item(draft, given, f"{_KEY}.{draft.name}[{position}]")
-        known = {key: item.value(key) for key in keys_of(GpuConfig) if key in item.given}
+        known = {key: item.value(key) for key in fields_of(GpuConfig) if key in item.given}
         try:
             yield item.where, GpuConfig.model_validate(as_yaml_1_1(known))
         except ValidationError as invalid:

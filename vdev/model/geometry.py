@@ -35,7 +35,7 @@ from .scalars import (
     between,
     matching,
 )
-from .section import Plain, Section, described, keys_of, refuse
+from .section import Plain, Section, described, fields_of, refuse
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
@@ -361,11 +361,12 @@ _BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[Dev
 
 def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str | tuple[str, ...]] | PartitionChoice:
     """Validate the value in one of the two forms, so that all errors concern that form."""
-    if isinstance(value, PartitionChoice) or (isinstance(value, dict) and keys_of(PartitionChoice) & value.keys()):
-        return PartitionChoice.model_validate(value)
+    if isinstance(value, PartitionChoice):
+        return value
     if not isinstance(value, dict):
         refuse(f"expected a mapping, got {described(value)}", """say which devices have them: {all: …} or {"0": …}""")
-    return _BY_DEVICE.validate_python(value)
+    is_choice = fields_of(PartitionChoice).keys() & value.keys()
+    return PartitionChoice.model_validate(value) if is_choice else _BY_DEVICE.validate_python(value)
 
 
 Partitions = Annotated[dict[DeviceRange, Layout] | PartitionChoice, WrapValidator(_partitions)]

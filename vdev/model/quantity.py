@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ..errors import VdevError
+from .problem import did_you_mean
 
 _BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _DECIMAL = {suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)}
@@ -35,7 +36,10 @@ def parse_quantity(text: str | int) -> int:
         raise QuantityError(f"{text!r} is not an amount; expected {_ALLOWED}")
     suffix = form["suffix"] or ""
     if suffix not in _SCALE:
-        raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {_suffix_hint(suffix)}")
+        hint = did_you_mean(suffix, (*_BINARY, *_DECIMAL)) or f"expected {_ALLOWED}"
+        if suffix in _SMALL:
+            hint = "amounts are whole numbers, and M is the suffix for a million"
+        raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {hint}")
     if form["sign"] == "-":
         raise QuantityError(f"{text!r} is negative; expected {_ALLOWED}")
     amount = _amount(form, _SCALE[suffix])
@@ -73,13 +77,3 @@ def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
     while amount and amount % base == 0 and power < len(suffixes):
         amount, power = amount // base, power + 1
     return f"{amount}{suffixes[power - 1] if power else ''}"
-
-
-def _suffix_hint(suffix: str) -> str:
-    """Suggest a suffix: `G` for `GB`, `Gi` for `GiB` or `gi`."""
-    if suffix in ("m", "u", "n"):
-        return "amounts are whole numbers, and M is the suffix for a million"
-    for known in (*_BINARY, *_DECIMAL):
-        if suffix.removesuffix("B").removesuffix("b").lower() == known.lower():
-            return f"did you mean {known!r}?"
-    return f"expected {_ALLOWED}"

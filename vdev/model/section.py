@@ -4,7 +4,7 @@ An unquoted scalar that YAML reads as a number or boolean is a `Plain`, so that 
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from .problem import MAX_LISTED, KeyPath, Where, did_you_mean, either, listed
@@ -73,7 +74,7 @@ class Section(BaseModel):
     def _drop_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = keys_of(cls)
+        known = fields_of(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
     def over(self, base: Self) -> Self:
@@ -138,9 +139,9 @@ class Placed(Section):
 
 
 @functools.cache
-def keys_of(section: type[Section]) -> frozenset[str]:
-    """Return the keys that the mapping may have."""
-    return frozenset(field.alias or name for name, field in section.model_fields.items())
+def fields_of(section: type[Section]) -> Mapping[str, FieldInfo]:
+    """Return the fields by the keys that the mapping may have."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Template]]:
