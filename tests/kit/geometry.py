@@ -5,7 +5,7 @@ from vdev.model.geometry import Geometry, Profile
 
 def made_profile(name, **fields):
     """Return a partition profile with defaults."""
-    return Profile.model_construct(**fields).with_private(_name=name)
+    return Profile.model_construct(name=name, **fields)
 
 
 def made_geometry(profiles, **fields):

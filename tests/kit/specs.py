@@ -18,12 +18,12 @@ def made_entry(name, resource, *, where="", partitions=None, choice=None, **fiel
     """Return an entry; `partitions` are profiles by device index."""
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
     entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
-    return entry.with_private(_where=Where(where)).partitioned(partitions or {})
+    return entry.with_private(_where=Where(where)).model_copy(update={"partitions": partitions or {}})
 
 
 def made_choice(label, default, layouts):
     """Return the choice of a layout by a label of the node."""
-    return PartitionChoice.model_construct(label=label, default=default).with_private(_layouts=layouts)
+    return PartitionChoice.model_construct(label=label, default=default, layouts=layouts)
 
 
 def made_spec(*entries, sharing=None, gpus=(), mig=(), **fields):

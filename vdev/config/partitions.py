@@ -179,7 +179,7 @@ def chosen_layouts(
         report.error("default", f"unknown layout {name!r}", listed(layouts, nearest(name, layouts), lead="known:"))
     elif name and (refusal := layouts[name].refusal):
         report.error("default", f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
-    return choice.with_private(_layouts=layouts)
+    return choice.model_copy(update={"layouts": layouts})
 
 
 # --- files of layouts -------------------------------------------------------------------------------------------------

@@ -237,11 +237,12 @@ def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measu
     at_partitions = report.at("partitions")
     if isinstance(entry.wanted_partitions, PartitionChoice):
         choice = chosen_layouts(entry.wanted_partitions, entry.virtual, files, at_partitions)
-        return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
+        return entry.model_copy(update={"wanted_partitions": choice, "partitions": choice.initial})
     if not entry.wanted_partitions:
         return entry
     count = entry.virtual.count if entry.virtual else 0
-    return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at_partitions))
+    parts = partitions(entry.wanted_partitions, entry.geometry, count, at_partitions)
+    return entry.model_copy(update={"partitions": parts})
 
 
 # --- virtual devices --------------------------------------------------------------------------------------------------

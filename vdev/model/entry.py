@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from . import names
 from .device import IdStyle, RawDevice, facts
@@ -34,7 +34,7 @@ from .scalars import (
     matching,
     not_empty,
 )
-from .section import Placed, Section
+from .section import Placed, Resolved, Section
 from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
 from .telemetry import EntryTelemetry, SmiTool
 from .template import Template, parse
@@ -304,21 +304,8 @@ class Entry(Placed):
     pre_start: tuple[Action, ...] = ()
     """Actions that run before a container with a device of the entry starts, within 25 seconds. If one fails, the
     container does not start."""
-
-    _partitions: Mapping[int, tuple[str, ...]] = PrivateAttr(default_factory=dict)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare entries without their places, so that a moved entry is unchanged."""
-        return isinstance(other, Entry) and super().__eq__(other) and self._partitions == other._partitions
-
-    def partitioned(self, partitions: Mapping[int, tuple[str, ...]]) -> Self:
-        """Return the entry with these profiles by device index."""
-        return self.with_private(_partitions=partitions)
-
-    @property
-    def partitions(self) -> Mapping[int, tuple[str, ...]]:
-        """Profiles of partitioned devices, by index. With a choice, the profiles for a node without the label."""
-        return self._partitions
+    partitions: Resolved[Mapping[int, tuple[str, ...]]] = {}
+    """Profiles of partitioned devices, by index. With a choice, the profiles for a node without the label."""
 
     @property
     def choice(self) -> PartitionChoice | None:

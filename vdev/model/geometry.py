@@ -14,7 +14,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PrivateAttr,
     TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -35,7 +34,7 @@ from .scalars import (
     between,
     matching,
 )
-from .section import Plain, Section, described, fields_of, refuse
+from .section import Plain, Resolved, Section, described, fields_of, refuse
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
@@ -125,13 +124,8 @@ class Profile(Section):
     """A device may have only one partition of all profiles with the same word here."""
     id: Annotated[Whole, between(0, 9999)] | None = None
     """The vendor's number of the profile. NVIDIA's DRA driver shows it in the names of partitions."""
-
-    _name: str = PrivateAttr("")
-
-    @functools.cached_property  # private attributes are slow, and placing partitions reads the name often
-    def name(self) -> str:
-        """The key of the profile."""
-        return self._name
+    name: Resolved[str] = ""
+    """The key of the profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +147,7 @@ class Limit:
 
 
 def _named(profiles: dict[str, Profile]) -> dict[str, Profile]:
-    return {name: profile.with_private(_name=name) for name, profile in profiles.items()}
+    return {name: profile.model_copy(update={"name": name}) for name, profile in profiles.items()}
 
 
 class Geometry(Section):
@@ -336,13 +330,8 @@ class PartitionChoice(Section):
     file: Word | None = None
     """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts
     of the devices, all-disabled and all-enabled."""
-
-    _layouts: Mapping[str, NamedLayout] = PrivateAttr(default_factory=dict)
-
-    @property
-    def layouts(self) -> Mapping[str, NamedLayout]:
-        """The layouts that the label can select, from the file or the devices."""
-        return self._layouts
+    layouts: Resolved[Mapping[str, NamedLayout]] = {}
+    """The layouts that the label can select, from the file or the devices."""
 
     @property
     def state_label(self) -> str:

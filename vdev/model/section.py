@@ -5,17 +5,19 @@ An unquoted scalar that YAML reads as a number or boolean is a `Plain`, so that 
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from .problem import MAX_LISTED, KeyPath, Where, did_you_mean, either, listed
@@ -38,6 +40,11 @@ NO_VALUE = object()
 """Marks a key without a value in the file."""
 
 
+_Value = TypeVar("_Value")
+Resolved = Annotated[SkipJsonSchema[_Value], Field(validation_alias="\0", exclude=True)]
+"""A field that is no key of the file: `config` sets it from other files and keys. A file has no key `\\0`."""
+
+
 class Section(BaseModel):
     """A mapping in the file, with a fixed set of keys in camel case.
 
@@ -49,13 +56,12 @@ class Section(BaseModel):
     @property
     def by_key(self) -> dict[str, Any]:
         """The values by key, in the schema's order."""
-        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        return {key: getattr(self, name) for key, name in _names(type(self)).items()}
 
     @property
     def written(self) -> dict[str, Any]:
         """The values in the file, by key."""
-        fields = type(self).model_fields
-        return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
+        return {key: getattr(self, name) for key, name in _names(type(self)).items() if name in self.model_fields_set}
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -63,7 +69,7 @@ class Section(BaseModel):
 
         False and an empty list count as absent.
         """
-        defaults = (field.default for field in type(self).model_fields.values())
+        defaults = (field.default for field in fields_of(type(self)).values())
         values = zip(self.by_key.items(), defaults, strict=True)
         return tuple(
             key for (key, value), default in values if value is not False and value not in (default, None, [], ())
@@ -141,7 +147,13 @@ class Placed(Section):
 @functools.cache
 def fields_of(section: type[Section]) -> Mapping[str, FieldInfo]:
     """Return the fields by the keys that the mapping may have."""
-    return {field.alias or name: field for name, field in section.model_fields.items()}
+    return {key: section.model_fields[name] for key, name in _names(section).items()}
+
+
+@functools.cache
+def _names(section: type[Section]) -> Mapping[str, str]:
+    """Return the names of the fields by their keys in the file."""
+    return {field.alias or name: name for name, field in section.model_fields.items() if not field.exclude}
 
 
 def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Template]]:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import permutations
 from typing import Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from .device import DeviceNode, IdStyle, Mount, RawDevice
 from .geometry import Geometry
@@ -43,7 +43,7 @@ from .scalars import (
     between,
     matching,
 )
-from .section import NO_VALUE, Section
+from .section import NO_VALUE, Resolved, Section
 from .telemetry import PhysicsModel
 from .template import Template, parse
 
@@ -128,17 +128,12 @@ class Preset(Section):
     """Sources of the values, by key."""
     unverified: tuple[Text, ...] = ()
     """Keys with unconfirmed values."""
-
-    _name: str = PrivateAttr("")
+    name: Resolved[str] = ""
 
     def named(self, name: str) -> Self:
         """Return the preset with its name and the attributes of the vendor's driver."""
         driver = _NVIDIA_DRIVER if self.id_style is IdStyle.NVIDIA else {}
-        return self.model_copy(update={"attributes": {**driver, **self.attributes}}).with_private(_name=name)
-
-    @property
-    def name(self) -> str:
-        return self._name
+        return self.model_copy(update={"attributes": {**driver, **self.attributes}, "name": name})
 
     @property
     def nodes_of_partitions(self) -> tuple[DriverNode, ...]:
@@ -282,8 +277,8 @@ class VirtualDevices(Section):
     """How a device can be partitioned, as in preset files. Default: the preset's, else not at all."""
     physics: Annotated[PhysicsModel, NO_DEFAULT] = PhysicsModel()
     """Power, temperature and clocks of a device under load, as in preset files. Default: the preset's."""
-
-    _preset: Preset = PrivateAttr(NO_PRESET)
+    model: Resolved[Preset] = NO_PRESET
+    """The preset with the facts about the real device; empty if no preset is set."""
 
     def resolved(self, preset: Preset, *, count: int) -> Self:
         """Return `count` devices with the values of the preset for all keys that are not set."""
@@ -292,25 +287,21 @@ class VirtualDevices(Section):
             "attributes": {**preset.attributes, **self.attributes},
             "partitioning": self.partitioning or preset.partitioning,
             "physics": self.physics.over(preset.physics),
+            "model": preset,
         }
         if "memory" not in self.model_fields_set:
             update["memory"] = preset.memory
         if "numa" not in self.model_fields_set:
             update["numa"] = preset.numa[:count]
-        return self.model_copy(update=update).with_private(_preset=preset)
+        return self.model_copy(update=update)
 
     @property
     def links(self) -> Links:
         """The scores of pairs of devices, from `links` or the preset."""
         if "link_rows" in self.model_fields_set:
             return _links(self.link_rows, self.count, FAST_LINK)
-        known = _links(self._preset.links, self._preset.count, self._preset.link_score)
+        known = _links(self.model.links, self.model.count, self.model.link_score)
         return {pair: score for pair, score in known.items() if max(pair) < self.count}
-
-    @property
-    def model(self) -> Preset:
-        """The preset with the facts about the real device; empty if no preset is set."""
-        return self._preset
 
     @property
     def attribute_names(self) -> frozenset[str]:

@@ -109,7 +109,8 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
     for entry in spec.entries:
         if entry.choice:  # if the partitions no longer fit a device, it has the configured ones
             merged: dict[int, Parts] = {**entry.partitions, **_fitting(entry, parts.get(entry.name, {}))}
-            entry = entry.partitioned({index: each for index, each in merged.items() if each is not None})
+            partitions = {index: each for index, each in merged.items() if each is not None}
+            entry = entry.model_copy(update={"partitions": partitions})
         entries.append(entry)
     return spec.model_copy(update={"entries": tuple(entries)})
 

@@ -221,7 +221,7 @@ def test_a_changed_layout_of_the_same_name():
     node = Node(value="first")
     (entry,) = node.spec.entries
     layouts = LAYOUTS | {"first": NamedLayout({0: ("7g.40gb",)})}
-    choice = entry.choice.with_private(_layouts=layouts)
+    choice = entry.choice.model_copy(update={"layouts": layouts})
     node.spec = made_spec(entry.model_copy(update={"wanted_partitions": choice}), flags=node.spec.flags)
     node.look()
     assert "pending" == node.state_label
