@@ -12,4 +12,4 @@ def with_rules(head, *rules):
 def rule(seed=7, **fields):
     """Return a rule with these fields, which are keys of the file in snake case. The default name is x."""
     made = FaultRule.model_validate({"name": "x", **fields}, by_name=True, by_alias=True)
-    return made.with_private(_where=Where("f.yaml")).seeded(seed)
+    return made.model_copy(update={"where": Where("f.yaml"), "seed": seed})

@@ -17,8 +17,8 @@ def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(),
 def made_entry(name, resource, *, where="", partitions=None, choice=None, **fields):
     """Return an entry; `partitions` are profiles by device index."""
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
-    entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
-    return entry.with_private(_where=Where(where)).model_copy(update={"partitions": partitions or {}})
+    entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, where=Where(where), **fields)
+    return entry.model_copy(update={"partitions": partitions or {}})
 
 
 def made_choice(label, default, layouts):

@@ -71,7 +71,7 @@ class Build:
 
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         items = [
-            SharedItem.model_construct(**{"devices": None, **each}).with_private(_where=Where(each.get("where", "")))
+            SharedItem.model_construct(**{"devices": None, **each, "where": Where(each.get("where", ""))})
             for each in resources
         ]
         block = Mps if kind is SharingKind.MPS else TimeSlicing

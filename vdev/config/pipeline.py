@@ -141,7 +141,7 @@ def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
     """Return the checked fault rules for the devices of `spec`. If there are errors in the report, ignore them."""
-    rules = tuple(rule.seeded(seed) for rule in section.rules)
+    rules = tuple(rule.model_copy(update={"seed": seed}) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report.of(rule))
     if rules and all(scope[:1] == ("faults",) for scope in report.broken()):

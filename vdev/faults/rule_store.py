@@ -97,7 +97,7 @@ class RuleStore:
                         problems.append(error(rule.where, _taken(rule.name, now[rule.name].source)))
                     continue
                 known = self.rules.get(rule.name)
-                if known is None or known.rule != rule or known.rule.seed != rule.seed:
+                if known is None or known.rule != rule:
                     known = LoadedRule(rule, source, self._clock.now())
                 known.rule, known.source = rule, source  # an equal rule may have another place in its file
                 now[rule.name] = known

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, TypeAdapter, WithJsonSchema
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from ..model.device import Device, Health
 from ..model.scalars import (
@@ -27,7 +27,7 @@ from ..model.scalars import (
     index_range,
     matching,
 )
-from ..model.section import Placed, Plain, Section, described, refuse
+from ..model.section import Placed, Plain, Resolved, Section, described, refuse
 from . import effects
 from .effects import Part, Time
 from .xids import APPLICATION_ERRORS, MAX_XID
@@ -282,15 +282,8 @@ class FaultRule(Placed):
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 
-    _seed: int = PrivateAttr(0)  # does not count in comparisons
-
-    def seeded(self, seed: int) -> Self:
-        """Return the rule as part of a section with this seed."""
-        return self.with_private(_seed=seed)
-
-    @property
-    def seed(self) -> int:
-        return self._seed
+    seed: Resolved[int] = 0
+    """The seed of the rule's section."""
 
     @property
     def kind(self) -> str:

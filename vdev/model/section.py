@@ -11,8 +11,8 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    InstanceOf,
     ModelWrapValidatorHandler,
-    PrivateAttr,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -97,13 +97,6 @@ class Section(BaseModel):
                 update[name] = tuple(each for each in value if not isinstance(each, Placed) or is_kept(each))
         return self.model_copy(update=update)
 
-    def with_private(self, **values: object) -> Self:
-        """Return a copy with these private attributes. They are not part of the file."""
-        copy = self.model_copy()
-        for name, value in values.items():
-            setattr(copy, name, value)
-        return copy
-
     def __deepcopy__(self, memo: object = None) -> Self:
         """Return self, because sections are immutable and pydantic deep-copies each default that it cannot hash."""
         return self
@@ -118,30 +111,25 @@ class FileMapping(dict[str, Any]):
 class Placed(Section):
     """A list item that stores its place in the file, for problems that are found later."""
 
-    _where: Where = PrivateAttr(Where())
+    where: Resolved[InstanceOf[Where]] = Where()
+    """The place in the file; empty for an item that is built in code."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _keep_place(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(data)
-        if isinstance(data, FileMapping):
-            made._where = data.where
-        return made
+        return made.model_copy(update={"where": data.where}) if isinstance(data, FileMapping) else made
 
     def __eq__(self, other: object) -> bool:
         """Compare items without their places, so that a moved item is unchanged."""
-        same_form = isinstance(other, Placed) and self.where.for_nvidia == other.where.for_nvidia
-        return same_form and self.__dict__ == other.__dict__
-
-    @property
-    def where(self) -> Where:
-        """The place in the file; empty for an item that is built in code."""
-        return self._where
+        if not isinstance(other, Placed) or self.where.for_nvidia != other.where.for_nvidia:
+            return False
+        return {**self.__dict__, "where": other.where} == other.__dict__
 
     @property
     def for_nvidia(self) -> bool:
         """Whether the file is for NVIDIA's plugin, which ignores unknown values."""
-        return self._where.for_nvidia
+        return self.where.for_nvidia
 
 
 @functools.cache

@@ -95,7 +95,7 @@ UNMATCHED = "does not match any resources.gpus pattern ('H100*')"
 def test_patterns_name_devices_and_partitions(build, kind, patterns, partitions, expected, problems):
     """A problem has the place of its pattern, or of the entry that no pattern matches."""
     items = tuple(
-        PatternItem(pattern=pattern, name=f"nvidia.com/{name}").with_private(_where=Where(f"t:{number}:1"))
+        PatternItem(pattern=pattern, name=f"nvidia.com/{name}").model_copy(update={"where": Where(f"t:{number}:1")})
         for number, (pattern, name) in enumerate(patterns.items())
     )
     entry = build.entry(partitions=partitions) if partitions else build.entry()
