@@ -62,7 +62,7 @@ async def node(clock, cdi_dir):
             status_on_change=True,
         )
         await stack.enter_async_context(kubelet)
-        task = asyncio.create_task(NodeObjects(kubelet, api.objects).run(), name="objects")
+        task = asyncio.create_task(NodeObjects(kubelet).run(), name="objects")
         yield Node(api, kubelet)
         task.cancel()
         await asyncio.wait([task])

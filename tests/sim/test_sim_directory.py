@@ -23,8 +23,8 @@ NPU = "acme.dev/npu"
 
 @pytest.fixture
 async def pods(kubelet, short_dir):
-    watch = PodDirectory(kubelet.objects.store, kubelet.journal, short_dir, interval=0.02)
-    tasks = [asyncio.create_task(each.run()) for each in (watch, NodeObjects(kubelet, kubelet.objects.store))]
+    watch = PodDirectory(kubelet, short_dir, interval=0.02)
+    tasks = [asyncio.create_task(each.run()) for each in (watch, NodeObjects(kubelet))]
     yield short_dir
     for task in tasks:
         task.cancel()

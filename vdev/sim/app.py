@@ -46,9 +46,9 @@ async def serve(
     await asyncio.to_thread(_check_directories, kubelet_dir, pods)
     host, _, port = api_server.rpartition(":")
     api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port)) if port else None
-    objects = ApiObjects(None if api is None else api.objects)
+    objects = None if api is None else ApiObjects(api.objects)
     kubelet = Kubelet(kubelet_dir, host_root="/", objects=objects, **options)
-    nodes = NodeObjects(kubelet, objects.store)
+    nodes = NodeObjects(kubelet)
     nodes.register()  # before a client can connect
     again, end = asyncio.Event(), asyncio.Event()
 
@@ -79,8 +79,7 @@ async def serve(
         tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
         tasks.append(group.create_task(nodes.run(), name="follow the API server"))
         if pods is not None:
-            watch = PodDirectory(objects.store, kubelet.journal, pods).run()
-            tasks.append(group.create_task(watch, name="watch the pods directory"))
+            tasks.append(group.create_task(PodDirectory(kubelet, pods).run(), name="watch the pods directory"))
         await end.wait()
         for task in tasks:
             task.cancel()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .api.kinds import BY_NAME, ApiKind, Document
-from .api.store import ObjectStore, timestamp
+from .api.store import timestamp
 from .device_manager.device_table import KubeletPanic
 from .kubelet.kubelet import Kubelet
 from .kubelet.pod_workers import CLAIMS_REASON
@@ -36,9 +36,9 @@ _NODE_INFO = {
 class NodeObjects:
     """Reconciles a kubelet with its Node and Pods in the API server."""
 
-    def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
+    def __init__(self, kubelet: Kubelet) -> None:
         self._kubelet = kubelet
-        self._objects = objects
+        self._objects = kubelet.objects.store
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from .api.kinds import BY_NAME, Refused
-from .api.store import ObjectStore
-from .journal import Journal
+from .kubelet.kubelet import Kubelet
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 
@@ -41,9 +40,9 @@ class _Object:
 class PodDirectory:
     """Keeps objects in sync with the manifests in a directory. It is read every `interval` seconds."""
 
-    def __init__(self, objects: ObjectStore, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
-        self._objects = objects
-        self._journal = journal
+    def __init__(self, kubelet: Kubelet, path: Path | str, *, interval: float = 0.25) -> None:
+        self._objects = kubelet.objects.store
+        self._journal = kubelet.journal
         self._path = Path(path)
         self._interval = interval
         self._files: dict[tuple[Path, bytes], list[_Object]] = {}  # objects by file and content

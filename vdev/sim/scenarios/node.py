@@ -116,7 +116,7 @@ class EmbeddedNode:
                 "seed": options.seed,
                 "host_root": Path("/") if options.strict else None,
                 "cdi_dir": self._places.cdi_dir if options.mentions("cdi_dir") else None,
-                "objects": ApiObjects(None if api is None else api.objects),
+                "objects": None if api is None else ApiObjects(api.objects),
                 **self._kubelet_options,
             }
             self.kubelet = Kubelet(kubelet_dir, clock=self._clock, **kubelet_options)
@@ -126,7 +126,7 @@ class EmbeddedNode:
             await stack.enter_async_context(self.kubelet)
             stack.push_async_callback(self.stop_plugin)
             if api is not None:
-                NodeObjects(self.kubelet, api.objects).register()
+                NodeObjects(self.kubelet).register()
                 await asyncio.to_thread(Path(_words(self._places)["kubeconfig"]).write_text, api.kubeconfig())
             self._open = stack.pop_all()
         return self
