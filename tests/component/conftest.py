@@ -61,7 +61,7 @@ class RunningAgent:
 
     async def serves(self, number: int, kubelet: Kubelet) -> None:
         """Wait until the `number`-th applied configuration is served, and its reconciliation has ended."""
-        await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
+        await kubelet.wait_until(lambda: self.agent.config.applied == number, what="the edit")
         await self.settled(kubelet)
 
     async def settled(self, kubelet: Kubelet) -> None:

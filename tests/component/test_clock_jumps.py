@@ -52,7 +52,7 @@ async def test_a_clock_that_jumps_releases_nothing(kubelet, start_agent, shows, 
     await shows(ONE, 2, 0)
     probed.write_text("ok")
     await shows(ONE, 2, 1)
-    assert then == agent.agent.config.status.applied_at
+    assert then == agent.agent.config.applied_at
     await agent.stop()
     clock = SetClock(next_start)
     agent = await start_agent(CONFIG.format(layout="1x@0, 1x@1, 1x@2", probed=probed), clock=clock)

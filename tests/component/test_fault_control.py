@@ -101,7 +101,7 @@ async def test_add_list_clear(agent, vdev, shows):
 async def test_the_status_has_the_hint_of_a_refused_edit(agent, kubelet, vdev):
     """It is the same hint as in `vdev validate`."""
     agent.edit(DEVICES.replace("count:", "cuont:"))
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
+    await kubelet.wait_until(lambda: not agent.agent.config.last_was_good, what="the edit to be refused")
     _, shown = await vdev("status")
     assert "unknown key 'cuont'; did you mean 'count'? allowed: " in shown
 

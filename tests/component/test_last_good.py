@@ -110,7 +110,7 @@ async def test_good_edits_are_stored_and_bad_ones_are_not(start_agent, kubelet, 
     agent.edit(MORE)
     await shows(NPU, 3, 3)
     agent.edit(SYNTAX)
-    await kubelet.wait_until(lambda: agent.agent.config.status.failed, what="the refusal")
+    await kubelet.wait_until(lambda: agent.agent.config.failed, what="the refusal")
     await agent.stop()
     await bad_start(start_agent, kubelet, SEMANTIC)
     await shows(NPU, 3, 3)

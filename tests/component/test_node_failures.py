@@ -109,7 +109,7 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
         lambda: any("no file for node node-1" in each["problems"][0] for each in said(agent, "error")),
         what="the refusal",
     )
-    assert not agent.agent.config.status.last_was_good
+    assert not agent.agent.config.last_was_good
     assert not status.not_ready(agent.agent)
     await shows(NPU, 3, 3)
 

@@ -28,7 +28,7 @@ def layouts(config_dir):
 
 def said(agent):
     """The errors of the last reading."""
-    return agent.agent.config.status.summary
+    return agent.agent.config.summary
 
 
 async def test_edits_of_the_layout_file_are_applied(start_agent, kubelet, shows, layouts):
@@ -54,9 +54,9 @@ async def test_the_layout_file_is_stored_with_the_configuration(kubelet, start_a
     await agent.stop()
     layouts.write_text("version: v2\n")
     agent = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: agent.agent.config.status.problems, what="the file's problem")
+    await kubelet.wait_until(lambda: agent.agent.config.problems, what="the file's problem")
     await shows(LARGE, 2, 2)
-    messages = [each.message for each in agent.agent.config.status.problems]
+    messages = [each.message for each in agent.agent.config.problems]
     assert any("'v2' is not allowed here" in each for each in messages)
     layouts.write_text(LAYOUTS % ("3g.20gb", 1))
     await shows(LARGE, 1, 1)

@@ -118,7 +118,7 @@ async def test_a_path_that_is_not_a_file_changes_nothing(kubelet, start_agent, s
     else:
         put(fresh := agent.config_file.with_suffix(".new"))
         fresh.rename(agent.config_file)
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    await kubelet.wait_until(lambda: not agent.agent.config.last_was_good, what="the refusal")
     agent.edit(THREE)
     await shows(NPU, 3, 3)
 
@@ -174,7 +174,7 @@ BAD_EDITS = [
 async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows):
     """The last good configuration stays in force, the status has the problems, and the next good edit is applied."""
     agent = await start_agent(TWO)
-    reload = agent.agent.config.status
+    reload = agent.agent.config
     count = 2
     for bad in BAD_EDITS:
         agent.edit(bad)

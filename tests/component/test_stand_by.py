@@ -103,7 +103,7 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         send_signal(process.process, signal.SIGTERM)
         second.clock.advance(60)
         second.edit(config(3))
-        await kubelet.wait_until(lambda: second.agent.config.status.applied == 2, what="the edit")
+        await kubelet.wait_until(lambda: second.agent.config.applied == 2, what="the edit")
         assert stands_by(second)
         process.process.kill()
         await process.process.wait()

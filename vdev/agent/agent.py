@@ -120,7 +120,7 @@ class Agent:
 
     def situation(self) -> Situation:
         """Return the facts that Events of the Node report in addition to the plan."""
-        reading, services = self.config.status, self.lists.services.values()
+        reading, services = self.config, self.lists.services.values()
         return Situation(
             applied=reading.applied,
             refused=reading.failed,

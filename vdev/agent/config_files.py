@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,26 +31,6 @@ _REMEMBERED = 20  # readings in the history
 _BEFORE = "it was chosen before this start, and the node's label is not known yet"
 
 
-@dataclass(slots=True)
-class ReloadStatus:
-    """The results of all readings; times are seconds since the epoch, 0 for never."""
-
-    last_was_good: bool = True  # the configuration that was read last is in force
-    kept_at: float = 0.0  # when an earlier process kept the configuration in force, if the start failed
-    applied_at: float = 0.0
-    failed_at: float = 0.0
-    applied: int = 0
-    failed: int = 0
-    problems: tuple[Problem, ...] = ()  # the errors of the last reading; of a good one, those of entries left out
-    # Documents for the status, the newest first. "devices" are counts by resource; None if nothing new was applied.
-    history: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-
-    @property
-    def summary(self) -> str:
-        """The errors of the last reading in a line, empty if there were none."""
-        return _in_a_line(self.problems)
-
-
 class ConfigSource:
     """Chooses the files of this node, reads them, and keeps the history.
 
@@ -60,7 +39,14 @@ class ConfigSource:
     """
 
     def __init__(self, agent: "Agent") -> None:
-        self.status = ReloadStatus()
+        # The results of all readings; times are seconds since the epoch, 0 for never.
+        self.last_was_good = True  # the configuration that was read last is in force
+        self.kept_at = 0.0  # when an earlier process kept the configuration in force, if the start failed
+        self.applied_at = self.failed_at = 0.0
+        self.applied = self.failed = 0
+        self.problems: tuple[Problem, ...] = ()  # of the last reading; if it was good, of the entries left out
+        # Documents for the status, the newest first. "devices" are counts by resource; None if nothing new was applied.
+        self.history: deque[Mapping[str, Any]] = deque(maxlen=_REMEMBERED)
         self.chosen: tuple[Choice, ...] = ()  # the files of the last reading
         self.in_force: tuple[Choice, ...] = ()  # the files of the last good reading
         self.directories: frozenset[Path] = frozenset()  # whose changes are a reason to read again
@@ -77,6 +63,11 @@ class ConfigSource:
         self._kept: Collection[Path] = ()  # the files that an earlier process read
         self._labels: Mapping[str, str] = {}  # those of the Node that name a file
         self._is_known = False  # whether the labels of the Node are known, or there is no API server
+
+    @property
+    def summary(self) -> str:
+        """The errors of the last reading in a line, empty if there were none."""
+        return _in_a_line(self.problems)
 
     # --- the choice ---------------------------------------------------------------------------------------------------
 
@@ -166,55 +157,55 @@ class ConfigSource:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
-    def applied(self, loaded: Loaded, devices: Mapping[str, int] | None) -> None:
+    def put_in_force(self, loaded: Loaded, devices: Mapping[str, int] | None) -> None:
         """Record that the last reading is in force; `devices` are counts by resource, None if nothing changed."""
         self.in_force = self.chosen
         if not loaded.errors:
             self.good = loaded.texts
-        self.status.last_was_good, self.status.kept_at = True, 0.0
-        self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
-        self.status.applied += 1
+        self.last_was_good, self.kept_at = True, 0.0
+        self.applied_at, self.problems = self._clock.wall(), loaded.errors
+        self.applied += 1
         summary = "good again, without a change"
         if devices is not None:
             summary = ", ".join(f"{name} {count}" for name, count in devices.items()) or "no devices"
-        self._remember(self.status.applied_at, "applied", summary, devices)
+        self._remember(self.applied_at, "applied", summary, devices)
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
-        self._metrics.reload_time.set(self.status.applied_at)
+        self._metrics.reload_time.set(self.applied_at)
 
     def fell_back(self, texts: FileTexts, kept_at: float, bad: ConfigError) -> None:
         """Record that the first reading is bad, and the configuration kept at `kept_at` is in force."""
         self.in_force = tuple(Choice(Path(each.file)) for each in texts.files)
-        self.status.applied_at = self.status.kept_at = kept_at
+        self.applied_at = self.kept_at = kept_at
         self._metrics.reload_time.set(kept_at)
         self.refused(bad, "configuration refused; the last good one, kept from before the start, is used instead")
 
     def unchanged(self, loaded: Loaded) -> None:
         """Record that the last reading equals the configuration in force."""
-        if self.status.last_was_good and not self.status.problems:
+        if self.last_was_good and not self.problems:
             self.in_force, self.good = self.chosen, loaded.texts
         else:
             log.info("configuration is good again, and equals the one in force")
-            self.applied(loaded, None)
+            self.put_in_force(loaded, None)
 
     def broke_off(self) -> None:
         """Record that reading failed for a reason outside the files; the retrier reports the reason."""
-        self.status.last_was_good, self.status.failed_at = False, self._clock.wall()
+        self.last_was_good, self.failed_at = False, self._clock.wall()
         self._metrics.reload_ok.set(0)
 
     def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
         """Record that the last reading is bad. The same errors are logged once, because an editor may write often."""
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
-        is_news = self.status.last_was_good or bad.problems != self.status.problems
-        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), bad.problems
-        self.status.failed += 1
+        is_news = self.last_was_good or bad.problems != self.problems
+        self.last_was_good, self.failed_at, self.problems = False, self._clock.wall(), bad.problems
+        self.failed += 1
         if is_news:
             log.error(event, problems=[str(problem) for problem in bad.problems])
-            self._remember(self.status.failed_at, "refused", self.status.summary)
+            self._remember(self.failed_at, "refused", self.summary)
 
     def _remember(self, at: float, result: str, summary: str, devices: Mapping[str, int] | None = None) -> None:
-        self.status.history.appendleft({"at": at, "result": result, "summary": summary, "devices": devices})
+        self.history.appendleft({"at": at, "result": result, "summary": summary, "devices": devices})
 
 
 def _in_a_line(problems: tuple[object, ...]) -> str:

@@ -69,7 +69,7 @@ class Reconciler:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        found = [*self.warnings, *self._agent.config.status.problems]
+        found = [*self.warnings, *self._agent.config.problems]
         found += (*self.scan.problems, *self.base.problems, *self._agent.faults.store.problems)
         if self._agent.layouts.progresses:
             found += self._agent.layouts.problems
@@ -175,7 +175,7 @@ class Reconciler:
         if self._plan:
             found += self._plan.problems
         for problem in dict.fromkeys(found):
-            if problem not in self._logged and problem not in self._agent.config.status.problems:
+            if problem not in self._logged and problem not in self._agent.config.problems:
                 write = log.error if problem.is_error else log.warning
                 write("problem", where=problem.where, problem=problem.message, hint=problem.hint)
         self._logged = frozenset(found)
@@ -212,7 +212,7 @@ class Reconciler:
                 raise failed from None
             self._agent.pending.add(reload=True)
             return
-        self._agent.config.applied(loaded, counts(base))
+        self._agent.config.put_in_force(loaded, counts(base))
         self._adopt(loaded, scan, base)
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
@@ -249,7 +249,7 @@ class Reconciler:
             if is_new := spec != self.spec:
                 scan = await self.scanner.scan(self.scan, spec)
                 base = await asyncio.to_thread(self._arrange, spec, scan)
-            start_is_over = not self._agent.config.status.kept_at or not spec.flags.fail_on_init_error
+            start_is_over = not self._agent.config.kept_at or not spec.flags.fail_on_init_error
             if is_new or not start_is_over:
                 _must_be_good(base, Scan() if start_is_over else scan)
         except ConfigError as bad:
@@ -263,7 +263,7 @@ class Reconciler:
             self._agent.config.unchanged(loaded)
             return
         before = counts(self.base)
-        self._agent.config.applied(loaded, counts(base))
+        self._agent.config.put_in_force(loaded, counts(base))
         self._adopt(loaded, scan, base)
         log.info("configuration applied", devices=counts(base), before=before)
 
@@ -273,7 +273,7 @@ class Reconciler:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
             self._count_losses(scan)
             self.scan, self.base = scan, base
-            if self._agent.config.status.kept_at:
+            if self._agent.config.kept_at:
                 await self.reload()  # these devices may have been the reason for the refusal
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:

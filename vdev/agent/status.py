@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def status(agent: "Agent") -> dict[str, Any]:
     """Return the status document; its keys are stable and documented."""
-    reload = agent.config.status
+    config = agent.config
     return {
         "version": __version__,
         "node": agent.options.node_name,
@@ -40,16 +40,16 @@ def status(agent: "Agent") -> dict[str, Any]:
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {
-            "files": [str(each.file) for each in agent.config.in_force],
-            "choice": "; ".join(f"{each.file.name}: {each.reason}" for each in agent.config.in_force if each.reason),
+            "files": [str(each.file) for each in config.in_force],
+            "choice": "; ".join(f"{each.file.name}: {each.reason}" for each in config.in_force if each.reason),
             "keptFile": str(agent.state.path) if agent.state.path else None,
-            "keptAt": reload.kept_at or None,
-            "lastReloadSuccessful": reload.last_was_good,
-            "appliedAt": reload.applied_at or None,
-            "failedAt": reload.failed_at or None,
-            "applied": reload.applied,
-            "failed": reload.failed,
-            "history": list(reload.history),
+            "keptAt": config.kept_at or None,
+            "lastReloadSuccessful": config.last_was_good,
+            "appliedAt": config.applied_at or None,
+            "failedAt": config.failed_at or None,
+            "applied": config.applied,
+            "failed": config.failed,
+            "history": list(config.history),
         },
         "actions": agent.handovers.status(),
         "faults": agent.faults.store.status(),
@@ -77,8 +77,8 @@ def not_ready(agent: "Agent") -> list[str]:
     stand-by only the files matter, because another agent serves the node.
     """
     missing = []
-    if agent.config.status.kept_at:
-        why = agent.config.status.summary
+    if agent.config.kept_at:
+        why = agent.config.summary
         missing.append(f"the configuration is bad since the start, and the last good one is used: {why}")
     if agent.lock.stand_by:
         return missing

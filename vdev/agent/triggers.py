@@ -121,7 +121,7 @@ class Triggers:
         await self._clock.sleep(self._intervals.look_at_devices)
         await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._agent.dra.look()
-        again = self._agent.config.status.kept_at > 0  # errors that only this node showed at the start may be gone
+        again = self._agent.config.kept_at > 0  # errors that only this node showed at the start may be gone
         self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
