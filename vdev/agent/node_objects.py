@@ -59,10 +59,6 @@ class NodeObject:
         )
 
     @property
-    def is_used(self) -> bool:
-        return self._wanted.is_set()
-
-    @property
     def document(self) -> Document | None:
         """The last known Node; None if there is none."""
         return self._informer.get(self._node)
@@ -172,7 +168,7 @@ class NodeApi:
         is_asked_for = self.api.connection.server or labels["wanted"] or status["capacity"] or status["conditions"]
         return {
             "apiServer": self._server,
-            "problem": str(trouble) if trouble and self.object.is_used and is_asked_for else "",
+            "problem": str(trouble) if trouble and is_asked_for else "",
             "labels": labels,
             "features": {"file": str(self._features.path) if self._features.directories else None},
             "status": status,
