@@ -68,7 +68,6 @@ class ObservedState:
     layouts: Progresses = field(default_factory=dict)
     """The state of these layouts, by label."""
     node: str = ""
-    """The name of the node."""
     machine: Machine = Machine()
     """The hardware of the node, for labels."""
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
@@ -88,7 +87,6 @@ class ObservedState:
     claimed: Held = field(default_factory=dict)
     """The published names of the devices of prepared claims, by driver, with their records if available."""
     previous: Previous = Previous()
-    """The results of the last plan."""
     now: float = 0.0
     """The monotonic time in seconds."""
 
@@ -98,7 +96,6 @@ class DesiredState:
     """The desired state for all appliers. They read the observed state from `observed`."""
 
     observed: ObservedState
-    """The input of this plan."""
     devices: Inventory
     """The devices that exist, with their health."""
     advertised: Inventory

@@ -77,7 +77,6 @@ class RepartitionView:
     listed: Inventory = EMPTY
     """The device lists that were sent to the kubelet."""
     in_use: InUse = InUse()
-    """The devices that pods may hold."""
     claimed: Mapping[tuple[str, str], DraDevice] = field(default_factory=dict)
     """The devices of prepared claims, by driver and published name."""
     now: float = 0.0
