@@ -13,7 +13,7 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..hostfs import read_plain, remove_unfinished, write_atomic
+from ..hostfs import HostRoot, read_plain, remove_unfinished, write_atomic
 from ..planning import allocation, cdi
 from ..planning.plan import DesiredState
 from .host_files import HostFiles
@@ -93,15 +93,12 @@ class CdiFiles(HostFiles[_Name, _Device]):
         return failed
 
     def _read(self) -> list[cdi.Document]:
-        """Return the specifications that earlier processes left, with any name in `_OURS`. Raises OSError."""
+        """Return the specifications that earlier processes left, with any name in `_OURS`. Raises HostError."""
         documents: list[cdi.Document] = []
         remove_unfinished(self.directory, "vdev-")
-        try:
-            paths = sorted(self.directory.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return documents
-        for path in paths:
-            if path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
+        for name, is_directory in sorted(HostRoot().entries(str(self.directory.absolute()))):
+            path = self.directory / name
+            if path.match(_OURS) and not is_directory:
                 text = self._texts[path.name] = _content(path)
                 if document := _document(text):
                     documents.append(document)

@@ -6,7 +6,6 @@ data of devices that pods hold, and of devices with faults.
 """
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from ..agent.host_files import HostFiles
 from ..aio.clock import Timing
 from ..errors import HostError, reason_of
+from ..hostfs import HostRoot
 from ..hostfs.files import write_atomic, write_if_changed
 from ..model import telemetry
 from ..model.problem import Problem, counted, warning
@@ -61,10 +61,7 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
 
     def present(self, wanted: Mapping[str, DeviceInfo]) -> Collection[str]:
         del wanted
-        try:
-            return [entry.name for entry in os.scandir(self._devices) if entry.is_dir(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        return [name for name, is_directory in HostRoot().entries(str(self._devices)) if is_directory]
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         previous = plan.observed.previous
