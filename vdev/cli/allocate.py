@@ -78,14 +78,10 @@ def _answers(args: argparse.Namespace, ids: list[str], seen: plan.Preview) -> tu
     """The response for each strategy, or the only one; and the same as lines for people. Raises AllocationError."""
     resource = seen.plan.devices.resources.get(args.resource)
     if resource is None:
-        known = ", ".join(seen.plan.devices.resources) or "nothing"
-        hint = did_you_mean(args.resource, seen.plan.devices.resources)
+        known = seen.plan.devices.resources
+        hint = f"{did_you_mean(args.resource, known)} it advertises {', '.join(known) or 'nothing'}".lstrip()
         common.complain(seen.problems)
-        raise UsageError(
-            f"node {seen.node} does not advertise {args.resource!r}; "
-            + f"{hint} " * bool(hint)
-            + f"it advertises {known}"
-        )
+        raise UsageError(f"node {seen.node} does not advertise {args.resource!r}; {hint}")
     chosen = _chosen(resource, ids, args.size)
     strategies = DeviceListStrategy if args.all_strategies else [None]
     documents = {str(each or ""): _answer(resource, chosen, each) for each in strategies}
