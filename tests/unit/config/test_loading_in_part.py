@@ -1,5 +1,7 @@
 """Partial loading, and the sources of values."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,24 @@ def test_a_rendered_configuration_loads_to_the_same() -> None:
     once = config.load([path])
     again = config.load_text(config.render(once.origins()), str(path))
     assert once.spec == again.spec
+
+
+@pytest.mark.parametrize("key", ["x" * 200, "ends with:", "? x", "- y", "two\nlines", "a  # b", "yes", "/dev/x", "0o7"])
+def test_a_rendered_key_is_read_as_it_was(key):
+    virtual = {"attributes": {key: key, "other": "1"}, "node": {"pty": "script", "answers": {key: key}}}
+    once = config.load_text(json.dumps({"devices": [{"name": "a", "resource": "a.b/c", "virtual": virtual}]}), "f")
+    written = config.render(once.origins())
+    assert once.spec == config.load_text(written, "f").spec
+    assert [each.source for each in once.origins()] == re.findall("  # (default|f:[0-9:]+)$", written, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["where: x", "partitions: {}, seed: 1", "virtual: {model: x}", "virtual: {name: x}", '"\\0": x', "layouts: {}"],
+)
+def test_a_file_cannot_set_what_is_derived(extra):
+    with pytest.raises(ConfigError, match=r"unknown key|NUL"):
+        config.load_text("devices: [{name: a, resource: a.b/c, usb: {vendor: '1050'}, " + extra + "}]", "f")
 
 
 def test_a_single_item_has_places_like_a_list_of_one():
