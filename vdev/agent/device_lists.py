@@ -36,9 +36,11 @@ class DeviceLists:
         self.running = False
         self._group: asyncio.TaskGroup | None = None
         self._agent = agent
+        self._intervals, self._clock = agent.options.timing
         self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
+        self._sent_again_at: dict[str, float] = {}  # by resource: a plan for another reason must not send more lists
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self.running = group, True
@@ -60,8 +62,11 @@ class DeviceLists:
             if not self._retrier.pause(step):
                 with self._retrier.attempt(step):
                     self._apply(name, resource, service)
+        now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
-            self.services[name].servicer.list_again()
+            if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
+                self._sent_again_at[name] = now
+                self.services[name].servicer.list_again()
 
     def _apply(self, name: str, resource: Resource | None, service: ResourceService | None) -> None:
         """Serve this state of the resource (None: no longer), by its service if it has one."""

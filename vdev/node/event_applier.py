@@ -50,6 +50,7 @@ class NodeEvents(ApiApplier):
         self._before: DesiredState | None = None  # the last plan, if Events were on
         self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
         self._sent: OrderedDict[EventText, tuple[str, int]] = OrderedDict()  # the time of the first one, and the count
+        self._uid = ""  # of the Node that the Events are about
 
     async def apply(self, plan: DesiredState) -> None:
         before, self._before = self._before, plan if plan.observed.spec.node.events else None
@@ -93,6 +94,9 @@ class NodeEvents(ApiApplier):
 
     async def _write(self, document: Mapping[str, Any]) -> None:
         uid = str(metadata_of(document).get("uid") or self._access.node)
+        if uid != self._uid:  # another Node of the same name, which has no Events yet
+            self._uid = uid
+            self._sent.clear()
         while self._waiting:
             text, times = next(iter(self._waiting.items()))
             self._tokens.take()

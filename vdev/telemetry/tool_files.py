@@ -76,12 +76,8 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         self, plan: DesiredState, wanted: Mapping[str, DeviceInfo], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        for tool in {_tool(each) for each in wanted.values()}:
-            name = telemetry.TOOLS[tool]
-            path = Path(telemetry.tool_path(str(self.root), name))
-            _make(path.parent)
-            write_if_changed(path, script(name).encode(), mode=0o755)
-        reasons = {name: self._directory(name, each) for name, each in wanted.items()}
+        broken = {tool: self._script(tool) for tool in {_tool(each) for each in wanted.values()}}
+        reasons = {name: broken[_tool(each)] or self._directory(name, each) for name, each in wanted.items()}
         for name in gone:
             shutil.rmtree(self._devices / name, ignore_errors=True)
         if not wanted and not kept and self._devices.is_dir():
@@ -100,6 +96,17 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
     @property
     def _ready(self) -> Collection[str]:
         return self._wanted.keys() - self.failed.keys()
+
+    def _script(self, tool: SmiTool) -> str:
+        """Write the script of a tool. Returns why that failed, or the empty string."""
+        name = telemetry.TOOLS[tool]
+        path = Path(telemetry.tool_path(str(self.root), name))
+        try:
+            _make(path.parent)
+            write_if_changed(path, script(name).encode(), mode=0o755)
+        except (OSError, HostError) as failed:
+            return reason_of(failed)
+        return ""
 
     def _directory(self, name: str, info: DeviceInfo) -> str:
         """Make a device's directory, with its data. Returns why that failed, or the empty string."""
