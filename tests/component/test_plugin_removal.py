@@ -86,3 +86,20 @@ async def test_the_end_does_not_wait_for_a_removed_resource(kubelet, start_agent
         await shows("acme.dev/other", 0, 0)
     async with asyncio.timeout(30):
         assert 0 == await agent.stop()
+
+
+async def test_reconciliations_for_other_reasons_send_no_more_lists(kubelet, start_agent, shows):
+    """The list of a resource that waits for a device is sent again at intervals, because the kubelet then writes."""
+    agent = await start_agent(config(2), retire_recheck=1e6, retire_settle=60.0)
+    pod = manifest("a")
+    pod["spec"]["initContainers"] = [{"name": "init", "image": "x", "resources": {"limits": {NPU: 2}}}]
+    await kubelet.run_pod(pod)
+    agent.edit(config(1))
+    await shows(NPU, 2, 1)
+    await agent.settled(kubelet)
+    assert {"acme-1"} == {key[1] for key in agent.agent.reconciler.previous.retired}
+    lists = len(kubelet.journal.of("listed"))
+    for _ in range(10):
+        agent.agent.pending.add()
+        await agent.agent.pending.is_done.wait()
+    assert len(kubelet.journal.of("listed")) - lists <= 1
