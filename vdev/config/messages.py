@@ -179,7 +179,6 @@ class ProblemReport:
             self.error(below, message, hint)
 
     def key_error(self, below: Below, message: str, hint: str = "") -> None:
-        """Add an error at the key of a value."""
         self._at_key(below, message, hint, Severity.ERROR)
 
     def warning(self, below: Below, message: str, hint: str = "") -> None:

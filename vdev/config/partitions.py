@@ -131,7 +131,6 @@ def partitions(
 
 
 def _cannot_be_partitioned(report: ProblemReport) -> None:
-    """Report `partitions` of devices that cannot be partitioned."""
     hint = "give virtual.partitioning, or a preset that has partitions"
     report.key_error((), "these devices cannot be partitioned", hint)
 

@@ -90,7 +90,6 @@ def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> S
 
 
 def faulty_list(fault: StreamFaults, slots: Sequence[Slot]) -> pb.ListAndWatchResponse:
-    """Return the list that a stream sends under this fault."""
     response = list_response(slots)
     if fault.duplicate_ids:
         opposite = (replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in slots)

@@ -32,7 +32,6 @@ class ClaimStatus(Writer):
         self._due: dict[str, PreparedClaim] = {}  # by uid: the claims whose status may be out of date
 
     def update(self, prepared: Prepared) -> None:
-        """Take all claims that are prepared now."""
         was, self._claims = self._claims, prepared
         for uid in was.keys() | prepared.keys():
             if was.get(uid) != prepared.get(uid):

@@ -150,7 +150,6 @@ def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
 
 
 def _first_of(wrong: ValidationError) -> str:
-    """The first error, with the path of its value."""
     first = wrong.errors()[0]
     what = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
     hint = first.get("ctx", {}).get("hint", "")

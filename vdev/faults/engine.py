@@ -156,7 +156,6 @@ class Engine:
             self._on_change()
 
     def _begun(self, loaded: LoadedRule) -> RuleRun:
-        """Return the run of a new rule."""
         rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
         is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
@@ -246,7 +245,6 @@ class Engine:
         return None
 
     def saw_file(self, run: RuleRun, *, exists: bool) -> None:
-        """Record whether the file that a rule waits for exists."""
         before, run.file_exists = bool(run.file_exists), exists
         if exists == before:
             return

@@ -64,7 +64,6 @@ class Span:
 
 
 def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
-    """Whether a rule is for the node with these labels."""
     named = not nodes.names or any(fnmatchcase(dice.node, pattern) for pattern in nodes.names)
     labeled = all(labels.get(key) == value for key, value in nodes.labels.items())
     return named and labeled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
@@ -120,7 +119,6 @@ def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: obj
 
 
 def earliest(moments: Iterable[float | None]) -> float | None:
-    """Return the earliest time, or None if there is none."""
     return min((each for each in moments if each is not None), default=None)
 
 

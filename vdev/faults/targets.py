@@ -36,7 +36,6 @@ class ActiveFaults:
 
     @cached_property
     def verdicts(self) -> Mapping[Key, Health]:
-        """The health of slots."""
         return {key: verdict for rule, keys in self.hits if (verdict := rule.verdict) for key in keys}
 
     @cached_property

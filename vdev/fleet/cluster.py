@@ -202,7 +202,6 @@ class Cluster:
         return {each.uid: each for each in self.pods.indexed(node) if each.containers}
 
     def pod_loads(self, node: str) -> Mapping[str, Range]:
-        """The loads that pods of the node request, by `namespace/name`."""
         return {each.key: each.load for each in self.pods.indexed(node) if isinstance(each.load, Range)}
 
     def claim_uses(self, node: str) -> tuple[Use, ...]:

@@ -217,7 +217,6 @@ class Fleet:
             self._start(node)
 
     def _start(self, node: SeenNode) -> None:
-        """Start the task of a new node."""
         if self.has_begun:  # otherwise, `_begin` starts all tasks
             assert self._group is not None
             self._group.create_task(self._follow(node), name=f"syncing {node.name}")

@@ -41,7 +41,6 @@ class Draft:
 
     @property
     def devices(self) -> list[DraftEntry]:
-        """The items of `devices`."""
         entries: list[DraftEntry] = self.sections.setdefault("devices", [])
         return entries
 
@@ -193,12 +192,10 @@ class Item:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 

@@ -15,8 +15,6 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """The options of an import."""
-
     form: str = ""  # empty: detected by the content
     domain: str = ""  # of the resources, if the plugin takes it from its command line
     preset: str = ""  # of the GPUs, for forms that do not name them

@@ -35,7 +35,6 @@ class Api:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Document:
-        """Return one object."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
         return await self._ask(call, lambda client, of: client.get(of, name, namespace=namespace or None))
 

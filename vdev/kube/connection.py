@@ -75,7 +75,6 @@ class Connection:
         return answer
 
     def error(self, call: ApiCall, failed: Exception) -> ApiServerError:
-        """Return the error for an exception of the library."""
         import httpx2 as httpx
         import lightkube
 

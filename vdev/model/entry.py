@@ -86,7 +86,6 @@ class ContainerPath(Section):
 
     @property
     def inside(self) -> Template:
-        """The path in the container."""
         return self.container_path or self.host_path
 
 

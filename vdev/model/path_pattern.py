@@ -64,7 +64,6 @@ class PathPattern:
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> PathPattern:
-    """Parse a pattern."""
     return PathPattern(text, tuple(component for component in text.split("/") if component))
 
 
@@ -94,12 +93,10 @@ def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
 
 
 def matches_any(path: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns (as text) matches the path."""
     return any(parse(pattern).captures(path) is not None for pattern in patterns)
 
 
 def component_matches(component: str, name: str) -> bool:
-    """Whether a component of a pattern matches a name."""
     return _component_regex(component).fullmatch(name) is not None
 
 
@@ -121,7 +118,6 @@ def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _expression(component: str) -> str:
-    """Return the regular expression of one component."""
     found = r"(?!\.)" if component[:1] in ("*", "?", "[") else ""
     for token in _TOKEN.finditer(component):
         if token["set"] is not None:

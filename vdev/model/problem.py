@@ -86,7 +86,6 @@ class Problem:
 
     @property
     def path(self) -> KeyPath:
-        """The path of the value with the problem."""
         return self.where.path if isinstance(self.where, Where) else ()
 
     @property

@@ -191,12 +191,10 @@ TOOLS: Mapping[SmiTool, str] = MappingProxyType({SmiTool.NVIDIA: "nvidia-smi", S
 
 
 def tool_path(root: str, name: str) -> str:
-    """Return the path of a vendor tool on the node."""
     return posixpath.join(root, "bin", name)
 
 
 def device_directory(root: str, device: str) -> str:
-    """Return the directory with the data of a device on the node."""
     return posixpath.join(root, "devices", device)
 
 

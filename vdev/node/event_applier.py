@@ -65,7 +65,6 @@ class NodeEvents(ApiApplier):
         self._seen = now
 
     def announce(self, event: EventFault) -> None:
-        """Write the Event of a fault rule."""
         if self._before:
             self._add([EventText(event.reason, event.message, warning=event.type == "Warning")])
 

@@ -89,7 +89,6 @@ def _by_resource(
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
-    """The device for a raw device without partitions."""
     return Device(id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes)
 
 

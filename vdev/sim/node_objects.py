@@ -168,7 +168,6 @@ def _machine() -> dict[str, str]:
 
 
 def pod_status(pod: PodStatus) -> dict[str, Any]:
-    """Return the status of the Pod object for a pod of the kubelet."""
     status: dict[str, Any] = {"phase": pod.phase.value}
     scheduled = {"type": "PodScheduled", "status": "True" if pod.bound else "False"}
     if pod.reason == "Unschedulable":

@@ -160,7 +160,6 @@ class Telemetry(Applier):
                 task.cancel()
 
     async def _serve(self, address: str) -> None:
-        """Serve metrics at this address."""
         http = await asyncio.to_thread(importlib.import_module, "vdev.observe.http")  # slow: it imports the web server
         app, hosts = http.exporter(self.page), (self._options.node_name, platform.node(), *self._options.http_hosts)
         serve = functools.partial(

@@ -42,8 +42,6 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """The exporter of one vendor."""
-
     metrics: Sequence[Metric]
     values: Callable[[MeasuredDevice], Values]
     """The values of a device by the names in the table. A metric without a value, or with None, is left out."""

@@ -52,7 +52,6 @@ def merged(document: Any, patch: Any, place: Place = (), *, lists: Mapping[Place
 
 
 def merge(document: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch to a document."""
     return merged(document, patch, lists={})
 
 

@@ -287,7 +287,6 @@ class ObjectStore:
         return lambda: self._listeners.remove(listener)
 
     async def newer(self, version: int) -> None:
-        """Wait until the store has a newer version."""
         while self.version <= version:
             await self._changed.wait()
 

@@ -213,7 +213,6 @@ def _problems(message: Any, value: _Value, prefix: str) -> _Problems:
 
 @functools.cache
 def _fields(message: Any) -> dict[str, FieldDescriptor]:
-    """Return the fields of a message by name."""
     found: dict[str, FieldDescriptor] = {}
     for field in message.fields:
         found |= _fields(field.message_type) if field.name == INLINE else {field.name: field}

@@ -95,7 +95,6 @@ class Registry(api_grpc.RegistrationServicer):
         return api.Empty()
 
     async def close(self) -> None:
-        """Close all connections."""
         await asyncio.gather(*(client.close() for client in self._opened))
 
     async def _register(self, request: api.RegisterRequest) -> None:

@@ -168,7 +168,6 @@ class Allocator:
         return False
 
     def _grant(self, request: _Request, device: PoolDevice) -> _Grant | None:
-        """Return the grant of a device, or None if the request cannot have it."""
         if not request.is_admin and not self._usage.is_free(device):
             return None
         if not self._selects(request, device) or not _is_tolerated(request.document, device):

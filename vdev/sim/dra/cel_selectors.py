@@ -59,7 +59,6 @@ def _compiled(expression: str) -> Any:
 
 
 def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, Any]:
-    """Return the variable `device` of an expression."""
     attributes: dict[str, dict[str, Any]] = {}
     capacity: dict[str, dict[str, Any]] = {}
     for name, value in (device.get("attributes") or {}).items():

@@ -66,7 +66,6 @@ class DynamicResources:
     # --- for pods -----------------------------------------------------------------------------------------------------
 
     def prepared(self, namespace: str, claim: str, request: str = "") -> list[PreparedDevice]:
-        """Return the prepared devices of a claim, or of one of its requests."""
         found = self._claims.get((namespace, claim))
         devices = found.devices if found is not None else []
         return [each for each in devices if not request or not each.requests or request in each.requests]

@@ -22,8 +22,6 @@ CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolDevice:
-    """A device of a pool."""
-
     driver: str
     pool: str
     document: Document  # its entry in the slice
@@ -112,7 +110,6 @@ class Pool:
 
 
 def check_pools(slices: Iterable[Document]) -> Iterator[Finding]:
-    """Check the pools of these slices."""
     for pool in _pools(slices):
         yield from pool.findings()
 

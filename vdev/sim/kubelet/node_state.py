@@ -37,7 +37,6 @@ class PodRecord(PodStatus):
 
     @property
     def waits(self) -> bool:
-        """Whether the pod waits for the scheduler."""
         return not (self.bound or self.ended or self.deleted)
 
     @property
@@ -50,14 +49,12 @@ class PodRecord(PodStatus):
             container.running = False
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
-        """Return the claims that a container uses."""
         uses = self.spec.container(name).claims
         found = [ContainerClaim(each, self.claims[each], request) for each, request in uses if each in self.claims]
         return found + (self.extended.uses(name) if self.extended else [])
 
     @property
     def claim_names(self) -> tuple[str, ...]:
-        """The names of all claims of the pod."""
         names = [*self.claims.values(), *([self.extended.name] if self.extended else [])]
         return tuple(dict.fromkeys(names))
 
@@ -101,7 +98,6 @@ class PodStore:
         return record
 
     def remove(self, pod: PodRecord) -> None:
-        """Remove a deleted pod."""
         pod.deleted = True
         del self.records[pod.spec.key]
         name, namespace = pod.spec.name, pod.spec.namespace

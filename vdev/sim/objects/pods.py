@@ -125,8 +125,6 @@ class Edits:
 
 @dataclass(slots=True)
 class ContainerStatus:
-    """The status of a container, with its devices and edits."""
-
     name: str
     kind: Kind
     running: bool = False
@@ -157,13 +155,10 @@ class ContainerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedClaim:
-    """The claim that serves a pod's extended resources."""
-
     name: str
     mappings: tuple[tuple[str, str, str], ...]  # container, resource, request
 
     def uses(self, container: str) -> list[ContainerClaim]:
-        """Return the requests that a container uses."""
         return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
 
 

@@ -71,8 +71,6 @@ class PluginPlaces:
 
 @dataclass(eq=False)
 class CommandPlugin:
-    """A plugin that a command starts."""
-
     argv: Sequence[str]
     _: KW_ONLY
     log: Path  # file for its output

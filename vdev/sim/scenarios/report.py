@@ -55,7 +55,6 @@ class ScenarioReport:
         self._step, self._step_begun = number + 1, now
 
     def end(self) -> None:
-        """Report the result of the scenario."""
         self.seconds = time.monotonic() - self._begun
         rows = [f"  ! {remark}" for remark in self.remarks]
         if self.failure:

@@ -181,7 +181,6 @@ class Step(_Form):
 
     @property
     def value(self) -> Any:
-        """The argument of the step."""
         return getattr(self, self.name)
 
 
@@ -210,11 +209,9 @@ class Scenario(_Form):
 
     @property
     def expectations(self) -> list[Expect]:
-        """The expectations of all steps."""
         return [step.value for step in self.steps if step.name == "expect"]
 
     def manifest(self, pod: str) -> dict[str, Any]:
-        """Return the manifest of a pod with its name."""
         manifest = self.pods[pod]
         return {**manifest, "metadata": {**(manifest.get("metadata") or {}), "name": pod}}
 
@@ -268,7 +265,6 @@ class ScenarioFile:
 
     @property
     def is_dra(self) -> bool:
-        """Whether the scenario tests a DRA driver."""
         return "dra" in self.scenario.requires
 
 
