@@ -84,15 +84,7 @@ _EXACTLY_ONE: Mapping[str, Sequence[str]] = {
 }
 
 
-def _size(least: int, most: int) -> Callable[[Any], str]:
-    return lambda value: "" if least <= len(value) <= most else f"{len(value)} entries; {least} to {most} are allowed"
-
-
-def _at_least(least: int) -> Callable[[int], str]:
-    return lambda value: "" if value >= least else wrong(value, f"must be at least {least}")
-
-
-def _one_of(*allowed: str | bool) -> Callable[[str | bool], str]:
+def _one_of(*allowed: str) -> Callable[[str], str]:
     return lambda value: "" if value in allowed else wrong(value, f"must be one of {json.dumps(allowed)}")
 
 
@@ -104,27 +96,20 @@ def _attribute_names(value: _Value) -> str:
     return next(filter(None, map(names.attribute_problem, value)), "")
 
 
-def _counters(value: _Value) -> str:
-    return _size(1, 32)(value) or next(filter(None, map(_label, value)), "")
+def _not_negative(value: int) -> str:
+    return "" if value >= 0 else wrong(value, "must be at least 0")
 
 
 _MODES = _one_of("All", "ExactCount", "")
 _VALUES: Mapping[str, Callable[[Any], str]] = {  # each returns a problem, or an empty text
     "ResourceSliceSpec.driver": names.driver_problem,
     "ResourceSliceSpec.nodeName": names.node_name_problem,
-    "ResourceSliceSpec.allNodes": _one_of(True),
-    "ResourceSliceSpec.sharedCounters": _size(0, 8),
-    "ResourcePool.resourceSliceCount": _at_least(1),
     "CounterSet.name": _label,
-    "CounterSet.counters": _counters,
     "Device.name": _label,
     "Device.attributes": _attribute_names,
     "Device.capacity": _attribute_names,
-    "Device.consumesCounters": _size(0, 2),
-    "Device.taints": _size(0, 16),
     "DeviceAttribute.string": names.string_problem,
     "DeviceAttribute.version": names.version_problem,
-    "DeviceCounterConsumption.counters": _counters,
     "DeviceTaint.key": names.qualified_name_problem,
     "DeviceTaint.value": names.value_problem,
     "DeviceTaint.effect": _one_of("None", "NoSchedule", "NoExecute"),
@@ -132,8 +117,8 @@ _VALUES: Mapping[str, Callable[[Any], str]] = {  # each returns a problem, or an
     "DeviceConstraint.distinctAttribute": names.attribute_problem,
     "ExactDeviceRequest.allocationMode": _MODES,
     "DeviceSubRequest.allocationMode": _MODES,
-    "ExactDeviceRequest.count": _at_least(0),
-    "DeviceSubRequest.count": _at_least(0),
+    "ExactDeviceRequest.count": _not_negative,
+    "DeviceSubRequest.count": _not_negative,
 }
 
 
@@ -152,14 +137,8 @@ def _slice(spec: _Value) -> _Problems:
 
 
 def _device(device: _Value) -> _Problems:
-    capacity = device.get("capacity") or {}
-    if (number := len(device.get("attributes") or {}) + len(capacity)) > _MOST_ENTRIES:
+    if (number := len(device.get("attributes") or {}) + len(device.get("capacity") or {})) > _MOST_ENTRIES:
         yield "", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
-    for name, each in capacity.items():
-        if each.get("requestPolicy") and not device.get("allowMultipleAllocations"):
-            yield f"capacity.{name}.requestPolicy", "needs allowMultipleAllocations: true"
-    for name in twice(each["counterSet"] for each in device.get("consumesCounters") or ()):
-        yield "consumesCounters", f"consumes {name!r} more than once"
 
 
 def _references(devices: _Value) -> _Problems:
