@@ -256,11 +256,13 @@ async def test_results_that_cannot_be_written(tmp_path):
 
 
 async def test_a_hook_that_fails(tmp_path):
-    """It fails its step, with its output."""
+    """It fails its step, with its command and its output. Its background processes are killed."""
     path = scenario(tmp_path, {"hook": "fail"})
-    code, text = await played(path, command="sleep 60", hooks={"fail": "sh -c 'echo no such device; exit 4'"})
+    command = f"sh -c 'sleep 60 & echo $! >{tmp_path}/pid; echo no such device; echo bye; exit 4'"
+    code, text = await played(path, command="sleep 60", hooks={"fail": command})
     assert 1 == code
-    assert "hook fail: sh exited with 4: no such device" in text
+    assert re.search(rf"hook fail: {re.escape(command)} ended with exit code 4: no such device\n *bye\n", text), text
+    assert await ended(int((tmp_path / "pid").read_text()))
     code, text = await played(path, command="sleep 60", hooks={"fail": "sleep 60"}, timeout=0.3)
     assert "hook fail: sleep 60 did not end within 0.3 s" in text
 

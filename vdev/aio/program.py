@@ -1,4 +1,4 @@
-"""Runs a program without a shell, in its own session.
+"""Runs a program of the configuration without a shell, in its own session, with only PATH in its environment.
 
 Blocks; call it in a thread. `abort` kills the whole session, so that the program's children end with it.
 """
@@ -9,7 +9,7 @@ import posixpath
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..errors import reason_of
 
@@ -20,14 +20,8 @@ _LOOK = 50  # milliseconds between checks for the program's exit, because its ch
 
 
 class Program:
-    """A program. By default, it has only PATH in its environment, and starts in the root directory."""
-
-    def __init__(
-        self, argv: Sequence[str], *, environ: Mapping[str, str] | None = None, directory: str | None = "/"
-    ) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         self._argv = argv
-        self._environ = {"PATH": os.environ.get("PATH", os.defpath)} if environ is None else environ
-        self._directory = directory  # None: that of this process
         self._process: subprocess.Popen[bytes] | None = None
         self._aborted = False
 
@@ -48,13 +42,13 @@ class Program:
         return "" if code == 0 else _ending(self._argv[0], code, tail)
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        process = self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(  # the configuration's own command, no shell
             self._argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=self._directory,
-            env=self._environ,
+            cwd="/",
+            env={"PATH": os.environ.get("PATH", os.defpath)},
             start_new_session=True,
         )
         if self._aborted:  # before the process was created

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...aio.clock import LeapClock
-from ...aio.program import Program
-from ...errors import UsageError
+from ...errors import UsageError, reason_of
 from ...hostfs import write_atomic
 from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
@@ -32,10 +31,11 @@ from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
-from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
 from .scenario import RESOURCE, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
+_TAIL = 1_000  # characters of a hook's output that an error shows
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _REGISTRATION_EVENTS = ("registered", "registrationFailed", "registrationWaits")
@@ -232,16 +232,16 @@ class EmbeddedNode:
     async def hook(self, name: str) -> None:
         """Run the command of a hook. Raises ScenarioError if it fails."""
         argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
-        program = Program(argv, environ=self._environ(), directory=None)
         try:
             async with asyncio.timeout(seconds):
-                problem = await asyncio.to_thread(program.run)
+                code, printed = await run_program(argv, environ=self._environ())
         except TimeoutError:
-            problem = f"{shlex.join(argv)} did not end within {seconds:g} s"
-        finally:
-            program.abort()
-        if problem:
-            raise ScenarioError(f"hook {name}: {problem}")
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
+        except OSError as error:
+            raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+        if code:
+            output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
 
     # --- the state of the node ----------------------------------------------------------------------------------------
 
