@@ -64,7 +64,7 @@ async def test_unhealthy_devices_come_first(vdev):
 
 
 async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, capsys):
-    """One line has the place and the reason. Without failures there is no line."""
+    """One line has the place, the reason, and whether it is retried. Without failures there is no line."""
     fails = "[/bin/sh, -c, 'echo no {id}; test -e %s']"
     release = fails % (directory / "well")
     block = f"onAllocate: [{{command: {fails % '/none'}}}], onRelease: [{{command: {release}}}]"
@@ -93,11 +93,21 @@ async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, 
     row = ["onAllocate", "acme.dev/npu", id_, "default/a", "AGO", f"sh exited with 1: no {id_}"]
     assert row == re.split(r"  +", re.sub(r"\d+ s ago", "AGO", shown[start + 2]).strip())
     await kubelet.delete_pod("a")
-    await until(f"onRelease .* {id_} .*: no {id_}$")
+    await until(f"onRelease .* {id_} .*: no {id_}; it is tried again, and until then no pod starts with it$")
     (directory / "well").touch()
     while agent.agent.handovers.status()["releasesToDo"]:
         await kubelet.journal.next_change(at_most=0.05)
     await until(f"onRelease .* {id_} .*: no {id_}$")  # in the past
+
+
+async def test_only_the_newest_failed_actions_are_shown(vdev):
+    """The plugin itself keeps only the last ones, so JSON does not list all."""
+    _, text = await vdev("status", "--output", "json")
+    failure = {"occasion": "onAllocate", "resource": "a.b/c", "device": "c-0", "pod": "", "at": 0.0, "reason": "no"}
+    actions = {"failed": 90, "done": 0, "failures": [failure] * 5, "releasesToDo": []}
+    shown = list(status_lines(json.loads("\n".join(text)) | {"actions": actions}))
+    assert 3 == sum("onAllocate" in line for line in shown)
+    assert "  … and others; --output json lists the last 5 failures" in shown
 
 
 async def test_devices_are_named_as_in_rules(vdev):

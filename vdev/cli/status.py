@@ -148,7 +148,15 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
     yield f"{counts}; mend the commands and files that the configuration has for them"
-    yield from common.table(_ACTION, actions["failures"], most=_ACTIONS)
+    to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
+
+    def reason(action: dict[str, Any]) -> str:
+        is_again = action["occasion"] == "onRelease" and (action["resource"], action["device"]) in to_do
+        return f"{action['reason']}" + "; it is tried again, and until then no pod starts with it" * is_again
+
+    yield from common.table({**_ACTION, "REASON": reason}, actions["failures"][:_ACTIONS])
+    if len(actions["failures"]) > _ACTIONS:
+        yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
 
 
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
@@ -199,7 +207,6 @@ _ACTION: common.Columns = {
     "DEVICE": "device",
     "POD": "pod",
     "FAILED": lambda action: _ago(action["at"]),
-    "REASON": "reason",
 }
 _DEVICE: common.Columns = {
     "ID": "id",
