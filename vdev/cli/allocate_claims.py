@@ -22,7 +22,8 @@ from ..sim.objects import yaml_text
 from . import common, plan
 
 Document = dict[str, Any]
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors that a malformed claim causes
+# The errors that a malformed claim causes.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def answers(path: Path, seen: plan.Preview) -> tuple[Document, Iterator[str]]:
@@ -42,12 +43,12 @@ def answers(path: Path, seen: plan.Preview) -> tuple[Document, Iterator[str]]:
 def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     """The claims of the file in order, and its DeviceClasses by name."""
     try:
-        documents = [mapping(document) for _, document in yaml_text.numbered_documents(text_of(path))]
+        documents = [document for _, document in yaml_text.numbered_documents(text_of(path))]
     except yaml.YAMLError as wrong:
         raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
     claims: list[Document] = []
     classes: dict[str, Document] = {}
-    for each in (item for document in documents for item in document.get("items") or [document]):
+    for each in _flat(documents):
         name = mapping(each.get("metadata")).get("name") or "claim"
         match each.get("kind"):
             case "ResourceClaim" | "ResourceClaimTemplate" as kind:
@@ -57,6 +58,14 @@ def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
     if not claims:
         raise UsageError(f"{path} has no ResourceClaim and no ResourceClaimTemplate")
     return claims, classes
+
+
+def _flat(documents: Sequence[object]) -> Iterator[Document]:
+    """Yield the objects. A list is replaced by its items."""
+    for each in documents:
+        if isinstance(each, dict):
+            items = each.get("items")
+            yield from _flat(items) if isinstance(items, list) else (each,)
 
 
 def _claim(document: Document, name: str, *, is_template: bool) -> Document:

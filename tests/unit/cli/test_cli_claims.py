@@ -104,8 +104,10 @@ def test_selectors_without_cel(allocate, monkeypatch):
 
 def test_claims_of_one_file_do_not_get_the_same_device(allocate):
     """Allocated claims count first. Templates and lists are read too."""
-    listed = "kind: List\nitems:\n- kind: ResourceClaimTemplate\n  metadata: {name: t}\n  spec:\n    spec: "
-    listed += "{devices: {requests: [{name: main, exactly: {deviceClassName: npu.acme.dev}}]}}\n"
+    listed = (
+        "kind: List\nitems:\n- 7\n- kind: List\n  items:\n  - kind: ResourceClaimTemplate\n    metadata: {name: t}\n"
+    )
+    listed += "    spec: {spec: {devices: {requests: [{name: main, exactly: {deviceClassName: npu.acme.dev}}]}}}\n"
     code, out, _ = allocate(f"{ALLOCATED}---\n{listed}", "-o", "json")
     assert 0 == code
     assert [["npu-1", "eth1"], ["npu-0"]] == results(json.loads(out))
@@ -147,6 +149,8 @@ def test_invalid_files(subtests, allocate):
         ("kind: Pod", "has no ResourceClaim"),
         ("", "has no ResourceClaim"),
         ("[1, a]", "has no ResourceClaim"),
+        ("{kind: List, items: 7}", "has no ResourceClaim"),
+        ("&list {kind: List, items: [*list]}", "an API server would not take"),
         ("a: b: c", "is not YAML"),
         ("kind: ResourceClaim\nspec: {}", "an API server would not take"),
         ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "has no requests"),
