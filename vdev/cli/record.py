@@ -157,10 +157,11 @@ def _gpus(host: HostRoot) -> dict[str, tuple[str, str]]:
     found = {}
     with contextlib.suppress(HostError):
         for name, _ in host.entries(_NVIDIA_GPUS):
-            text = host.read_text(posixpath.join(_NVIDIA_GPUS, name, "information")) or ""
-            lines = (line.partition(":") for line in text.splitlines())
-            known = {key.strip(): value.strip() for key, _, value in lines}
-            found[name.lower()] = known.get("GPU UUID", ""), known.get("Model", "")
+            with contextlib.suppress(HostError):  # of this GPU alone
+                text = host.read_text(posixpath.join(_NVIDIA_GPUS, name, "information")) or ""
+                lines = (line.partition(":") for line in text.splitlines())
+                known = {key.strip(): value.strip() for key, _, value in lines}
+                found[name.lower()] = known.get("GPU UUID", ""), known.get("Model", "")
     return found
 
 

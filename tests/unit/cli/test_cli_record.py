@@ -115,6 +115,8 @@ def test_hardware_of_a_host(tmp_path: Path) -> None:
         "/proc/driver/nvidia/gpus/0000:80:00.0/information",
         f"Model: \t NVIDIA A100-SXM4-40GB\nGPU UUID: \t {UUIDS[0]}\n",
     )
+    for slot in range(16):  # they cannot be read; in any order
+        (tmp_path / f"proc/driver/nvidia/gpus/0000:90:{slot:02x}.0/information").mkdir(parents=True)
 
     gpu, stick = pieces(fake.host)
 
