@@ -21,6 +21,11 @@ EPILOG = """examples:
   vdev import mig-parted.yaml --only all-balanced --preset a100-sxm4-40gb --count 8
   vdev import vdev.yaml --output json                     for programs: files and warnings
 
+Supported are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV network device plugin,
+fake-gpu-operator (topology, Helm values), NVIDIA's mig-parted, and NVIDIA's device plugin (ConfigMap or Helm values
+with several configurations). A ConfigMap may contain any of them. Parts that cannot be converted become comments in the
+file and warnings on stderr.
+
 If a source has several results (node pools, named configurations), --to DIR writes all of them and --only NAME prints
 one. A node uses the file that its label vdev.dev/config names. Check the result with vdev plan.
 

@@ -17,6 +17,8 @@ EPILOG = """examples:
   vdev init usb devices.yaml         serial adapters and USB devices of this machine
   vdev init nvidia vdev.yaml         a configuration of NVIDIA's plugin on virtual GPUs
   vdev init gpu -                    print it, and write nothing
+
+The schema for editors is written beside the file.
 """
 
 

@@ -37,8 +37,10 @@ EPILOG = """examples:
   vdev plan node.yaml                           show what it has
   vdev run node.yaml --kubelet-dir /tmp/vdev-sim    run it, with vdev sim in another terminal
 
-The node is not changed. Unhealthy devices that no pod holds are missing, because the kubelet does not report them.
-The exit code is 1 if the kubelet does not answer; with --hardware, sysfs is enough.
+Sources are the kubelet (PodResources: devices of all plugins that are healthy or held by a pod, with ids and NUMA
+nodes) and sysfs (PCI addresses, USB identities, vendors and models). GPUs of a known model use its preset, so that they
+can have partitions and metrics. Unhealthy devices that no pod holds are missing, because the kubelet does not report
+them. The node is not changed. The exit code is 1 if the kubelet does not answer; with --hardware, sysfs is enough.
 """
 
 _TIMEOUT = 10.0  # seconds, for the kubelet's answer

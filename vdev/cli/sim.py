@@ -17,6 +17,7 @@ EPILOG = """examples:
   vdev sim --api-server 127.0.0.1:8001            with an API server, for claims (DRA), labels, and kubectl
 
 A file that appears in --pods starts its pods, and removing it ends them. SIGHUP restarts the kubelet, Ctrl-C ends it.
+The command prints what happens and what changes on the node; with --output json, one object per line.
 
   vdev sim --exec './my-plugin --socket-dir {plugin_dir}'
   vdev sim --exec './my-plugin --socket-dir {plugin_dir}' --scenario registration --scenario mine.yaml --junit sim.xml

@@ -43,6 +43,19 @@ def test_every_command_has_help_with_an_example(subtests, vdev):
             assert "example" in text
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("import", "Supported are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV"),
+        ("record", "Sources are the kubelet (PodResources: "),
+        ("init", "The schema for editors is written beside the file."),
+        ("sim", "with --output json, one object per line"),
+    ],
+)
+def test_help_says_what_is_read_and_written(command, said, vdev):
+    assert said in vdev(command, "--help")[1]
+
+
 @pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
 @pytest.mark.parametrize("name", ["y" * 300, "loop.yaml"])
 def test_a_path_that_cannot_be_read_is_exit_code_2(command, name, tmp_path, vdev, monkeypatch):
