@@ -265,6 +265,8 @@ async def test_a_hook_that_fails(tmp_path):
     assert await ended(int((tmp_path / "pid").read_text()))
     code, text = await played(path, command="sleep 60", hooks={"fail": "sleep 60"}, timeout=0.3)
     assert "hook fail: sleep 60 did not end within 0.3 s" in text
+    _, text = await played(path, command="sleep 60", hooks={"fail": "/no/hook"})
+    assert "hook fail: cannot start /no/hook: no such file or directory" in text.lower()
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...aio.clock import LeapClock
-from ...errors import UsageError, reason_of
+from ...errors import UsageError
 from ...hostfs import write_atomic
 from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
@@ -31,7 +31,7 @@ from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
-from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words
 from .scenario import RESOURCE, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
@@ -232,15 +232,17 @@ class EmbeddedNode:
     async def hook(self, name: str) -> None:
         """Run the command of a hook. Raises ScenarioError if it fails."""
         argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
+        log = self._places.configuration.with_name("hook")
+        log.unlink(missing_ok=True)  # that of the hook before
         try:
             async with asyncio.timeout(seconds):
-                code, printed = await run_program(argv, environ=self._environ())
+                code = await CommandPlugin(argv, log=log, environ=self._environ()).run()
         except TimeoutError:
             raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
-        except OSError as error:
-            raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+        except ScenarioError as error:
+            raise ScenarioError(f"hook {name}: {error}") from error
         if code:
-            output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+            output = log.read_text(errors="replace")[-_TAIL:].strip() or "it printed nothing"
             raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
 
     # --- the state of the node ----------------------------------------------------------------------------------------

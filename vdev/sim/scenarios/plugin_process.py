@@ -9,13 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from ...aio.program import signal_name
 from ...errors import reason_of
@@ -87,9 +86,25 @@ class CommandPlugin:
         self._started = time.monotonic()
         try:
             with self.log.open("ab") as log:
-                self._process = await _start(self.argv, log, environ=self.environ)
+                self._process = await asyncio.create_subprocess_exec(
+                    *self.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self.environ,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             raise ScenarioError(f"cannot start {self.argv[0]}: {reason_of(error)}") from error
+
+    async def run(self) -> int:
+        """Run the command until it exits, and kill the rest of its process group. Returns the exit code."""
+        await self.start()
+        assert self._process is not None
+        try:
+            return await self._process.wait()
+        finally:
+            await self.kill()
 
     async def stop(self) -> None:
         """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it is not running.
@@ -140,34 +155,6 @@ class VdevRun(CommandPlugin):
     def __init__(self, places: PluginPlaces) -> None:
         argv = (sys.executable, "-m", "vdev", "run", *places.flags())
         super().__init__(argv, log=places.log, environ=os.environ, strict=True)
-
-
-async def run_program(argv: Sequence[str], *, environ: Mapping[str, str]) -> tuple[int, bytes]:
-    """Run a program, and kill the rest of its process group. Returns its exit code and its output.
-
-    The output goes to a file, because a background process of the program would keep a pipe open. Raises OSError if the
-    program cannot be started.
-    """
-    with tempfile.TemporaryFile() as printed:
-        process = await _start(argv, printed, environ=environ)
-        try:
-            await process.wait()
-        finally:
-            await _kill(process)
-        printed.seek(0)
-        return await process.wait(), printed.read()
-
-
-async def _start(argv: Sequence[str], output: IO[bytes], *, environ: Mapping[str, str]) -> Process:
-    """Start a program in a new process group."""
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env=environ,
-        start_new_session=True,
-    )
 
 
 async def _kill(process: Process) -> None:
