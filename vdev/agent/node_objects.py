@@ -16,7 +16,6 @@ from ..kube.connection import Connection
 from ..kube.errors import Unconfigured, Unreachable
 from ..kube.informer import Informer
 from ..kube.objects import NODES, metadata_of
-from ..model.problem import listed
 from ..node.api_applier import NodeAccess, injected
 from ..node.event_applier import NodeEvents
 from ..node.label_applier import FeaturesFile, NodeLabels
@@ -48,7 +47,6 @@ class NodeObject:
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
         self._reported: tuple[Document | None, str, bool] = None, "", False  # what subscribers know
-        self._others: list[str] = []  # names of Nodes that exist, if this one did not at the start
         self._informer = Informer(
             api,
             NODES,
@@ -68,8 +66,7 @@ class NodeObject:
         if self._informer.trouble is not None or self.document is not None or not self._informer.is_listed:
             return self._informer.trouble
         hint = "set --node-name (env NODE_NAME) to the Node's name, in a pod spec.nodeName"
-        others = f"; {listed(self._others, lead='it has')}" if self._others else ""
-        return Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
+        return Unconfigured(f"the cluster has no node {self._node!r}; {hint}")
 
     @property
     def is_known(self) -> bool:
@@ -107,19 +104,7 @@ class NodeObject:
     async def run(self) -> None:
         """Watch the Node as soon as something needs it."""
         await self._wanted.wait()
-        await asyncio.gather(self._informer.run(), self._name_others())
-
-    async def _name_others(self) -> None:
-        """If there is no Node of this name, list the names of all Nodes once, for the message."""
-        await self._informer.looked.wait()
-        if self.document is not None or not self._informer.is_listed:
-            return
-        try:
-            nodes, _ = await self._api.list(NODES, keep=lambda node: str(metadata_of(node).get("name")))
-        except ApiServerError:  # such as a missing permission: the message omits the names
-            return
-        self._others = sorted(nodes)
-        self._report()
+        await self._informer.run()
 
     def _report(self) -> None:
         _, trouble_before, _ = before = self._reported
