@@ -20,7 +20,6 @@ devices:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
     config.addinivalue_line(
         "markers",
         "kubelet(**options): options of vdev.sim.Kubelet for the fixture; allow=[CODE, …]: findings that are ignored",

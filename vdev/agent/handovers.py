@@ -116,7 +116,6 @@ class HandoverActions(Applier):
             await self._update()
 
     async def read(self) -> None:
-        """Take over an answer of PodResources."""
         holders, concerned, started = self._agent.holders, {}, self._holdings.started
         for key, pod in holders.named.items():
             subject = self._find((key[0], base_id(key[1])))

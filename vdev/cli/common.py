@@ -60,7 +60,6 @@ def add_action(actions: Any, name: str, text: str, *fields: str) -> argparse.Arg
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """`--output text|json`."""
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="output format [default: text]"
     )

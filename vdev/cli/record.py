@@ -123,7 +123,6 @@ class HardwarePiece:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The attributes of a device of this model."""
         known = {"vendor": self.vendor, "product": self.product, "maker": self.maker, "model": self.model}
         return {key: text for key, text in known.items() if text}
 
@@ -295,7 +294,6 @@ class Recording:
         return _Device(self._id(resource, original), resource, piece.numa, 1, (), piece, preset)
 
     def _entry(self, alike: Sequence[_Device]) -> None:
-        """Add the entry of devices of one kind."""
         first = alike[0]
         virtual: dict[str, Any] = {"preset": first.preset} if first.preset else {}
         virtual["ids"] = [device.id for device in alike]

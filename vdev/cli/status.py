@@ -143,7 +143,6 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _actions(actions: dict[str, Any]) -> Iterator[str]:
-    """The failures of onAllocate and onRelease."""
     if not actions["failed"]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"

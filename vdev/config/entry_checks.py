@@ -207,7 +207,6 @@ def check_numa(nodes: Sequence[int], count: int, report: ProblemReport) -> None:
 
 
 def check_links(rows: Sequence[Sequence[int]], count: int, report: ProblemReport) -> None:
-    """Report links that `count` devices cannot have."""
     if count > MAX_LINKED:
         report.error((), f"there are {count} devices", f"links are for at most {MAX_LINKED}")
     elif are_scores(rows, count):

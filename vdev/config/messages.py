@@ -182,7 +182,6 @@ class ProblemReport:
         self._at_key(below, message, hint, Severity.ERROR)
 
     def warning(self, below: Below, message: str, hint: str = "") -> None:
-        """Add a warning at the key of a value."""
         self._at_key(below, message, hint, Severity.WARNING)
 
     def errors_in_file(self, below: Below, bad: ConfigError) -> None:

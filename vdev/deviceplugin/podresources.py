@@ -60,8 +60,6 @@ async def holders(socket: Path, *, within: float) -> Holders | None:
 
 @dataclass(frozen=True, slots=True)
 class KubeletDevice:
-    """A device that the kubelet knows, from any plugin."""
-
     resource: str
     id: str
     numa: tuple[int, ...] = ()

@@ -177,7 +177,6 @@ class Engine:
                 self._on_change()
 
     def clear(self, name: str) -> None:
-        """End a rule that was cleared."""
         run = self.runs[name]
         self._end(run)
         run.activations = ()
@@ -377,7 +376,6 @@ class Engine:
             self._inject(run, resource)
 
     def _inject(self, run: RuleRun, resource: str, **more: object) -> None:
-        """Count and log an injected fault."""
         self._count(run, resource)
         self._log(logging.WARNING, "fault injected", run, resource=resource, **more)
 

@@ -50,7 +50,6 @@ class ActiveFaults:
 
     @cached_property
     def xids(self) -> Mapping[Key, Sequence[XidError]]:
-        """The Xids of slots, healthy or not."""
         return grouped((key, XidError(rule.xid, rule.name)) for rule, keys in self.hits if rule.xid for key in keys)
 
     @cached_property
@@ -64,7 +63,6 @@ class ActiveFaults:
 
     @cached_property
     def conditions(self) -> Mapping[str, ConditionFault]:
-        """The conditions of the Node, by type."""
         found: dict[str, ConditionFault] = {}
         for rule, _ in self.hits:
             if rule.condition:

@@ -93,7 +93,6 @@ class SeenNode:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it must be synced, or is being synced."""
         return self.due.is_set() or self.is_syncing
 
     @property
@@ -186,7 +185,6 @@ class Cluster:
         return found
 
     def wake(self, names: Iterable[str]) -> None:
-        """Sync these nodes soon."""
         for name in names:
             self.node(name).due.set()
 

@@ -100,7 +100,6 @@ class Fleet:
     # --- the configuration --------------------------------------------------------------------------------------------
 
     def _adopt(self, loaded: Loaded) -> None:
-        """Put a configuration in force."""
         now = self.clock.now()
         self.refused = ()
         spec = spec_for_fleet(loaded.spec)
@@ -167,7 +166,6 @@ class Fleet:
 
     @property
     def writes(self) -> int:
-        """The number of write requests since the start."""
         return self._api.connection.writes
 
     async def run(self) -> None:
@@ -363,7 +361,6 @@ async def _elsewhere(_request: Mapping[str, Any]) -> Any:
 
 
 def _step(writer: Writer, node: str) -> str:
-    """The name of an operation."""
     return f"{writer.name} of {node}"
 
 

@@ -135,7 +135,6 @@ def keys_of(devices: Devices) -> frozenset[Key]:
 
 
 def note(devices: Devices) -> str:
-    """The text of the annotation."""
     return json.dumps(devices, sort_keys=True)
 
 

@@ -44,7 +44,6 @@ class MadeNode:
         ]
 
     def document(self) -> dict[str, Any]:
-        """The object to create."""
         return {"metadata": {"name": self.name, **self.metadata()}, "spec": {"taints": self.taints()}}
 
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:

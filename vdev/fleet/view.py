@@ -109,7 +109,6 @@ class FleetView:
         )
 
     def _states(self, late: Sequence[tuple[str, str, str]]) -> dict[str, int]:
-        """The number of nodes in each state."""
         fleet = self._fleet
         names = (*fleet.scope.made, *fleet.members)
         found = {name: "settled" if name in fleet.members else "behind" for name in names}

@@ -165,7 +165,6 @@ class Capacity(Section):
 
     @model_validator(mode="after")
     def _policy_fits(self) -> Self:
-        """Refuse a policy that Kubernetes refuses."""
         policy, problem = self.request_policy, ""
         if policy is None:
             return self

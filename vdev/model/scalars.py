@@ -163,7 +163,6 @@ EnvName = Annotated[Text, Constraint(names.env_name_problem, pattern="^[A-Za-z_]
 
 
 def parsed_template(value: object) -> Template:
-    """Parse a string with placeholders."""
     if isinstance(value, Template):
         return value
     try:
@@ -375,7 +374,6 @@ class OneOrMany(Shorthand):
 
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
-    """Require at least one item."""
     return Constraint(lambda value: "" if value else (message, hint), minItems=1)
 
 

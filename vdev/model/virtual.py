@@ -209,7 +209,6 @@ class VirtualNode(Section):
 
     @property
     def inside(self) -> Template:
-        """The path in the container."""
         return self.container_path or _BY_ID
 
     @property

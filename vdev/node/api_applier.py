@@ -63,7 +63,6 @@ FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
 
 
 def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
-    """The error that a fault rule injects instead of a request, or None."""
     found = rules(call.verb, call.resource)
     if found is None:
         return None

@@ -55,7 +55,6 @@ def file_name(cdi_kind: str) -> str:
 
 
 def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
-    """The specification of a kind."""
     return {"cdiVersion": _version(cdi_kind), "kind": cdi_kind, "devices": sorted(devices, key=itemgetter("name"))}
 
 

@@ -71,7 +71,6 @@ class Journal:
         self.changed()
 
     def find(self, findings: Iterable[Finding]) -> None:
-        """Record findings that are not recorded yet."""
         for finding in findings:
             if finding not in self.findings:
                 self.findings.append(finding)

@@ -290,7 +290,6 @@ def page(
 
 
 def escaped(value: str) -> str:
-    """Escape a label's value."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

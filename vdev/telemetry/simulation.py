@@ -127,7 +127,6 @@ class DeviceInfo:
 
     @property
     def title(self) -> str:
-        """The name of the model."""
         return self.attributes.get("model") or self.attributes.get("product") or self.device.raw.entry
 
     @property

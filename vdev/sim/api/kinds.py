@@ -43,7 +43,6 @@ class ApiKind:
 
     @property
     def subresources(self) -> Mapping[str, list[str]]:
-        """The verbs of each subresource."""
         status = {"status": ["get", "patch", "update"]} if self.status else {}
         return {**status, **{action: ["create"] for action in self.actions}}
 
@@ -169,7 +168,6 @@ def _group(kind: ApiKind) -> dict[str, Any]:
 
 
 def _resources(kinds: list[ApiKind]) -> Document:
-    """The kinds of one group and version."""
     rows: list[dict[str, Any]] = []
     for each in kinds:
         row = {"name": each.plural, "singularName": each.kind.lower(), "namespaced": each.namespaced, "kind": each.kind}

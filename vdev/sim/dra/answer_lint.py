@@ -15,7 +15,6 @@ _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name contains on
 
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
-    """Check a GetInfo response."""
     if problem := driver_problem(name):
         yield error("driver-name", name, problem)
     if not endpoint.startswith("/"):

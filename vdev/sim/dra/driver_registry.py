@@ -219,7 +219,6 @@ class DriverRegistry:
         }
 
     async def close(self) -> None:
-        """Close every connection."""
         await asyncio.gather(*(client.close() for instances in self._clients.values() for client in instances))
 
     def _service(self, name: str, endpoint: str, versions: list[str]) -> str:

@@ -279,7 +279,6 @@ class Kubelet:
 
     @property
     def alive(self) -> bool:
-        """Whether the kubelet process is running."""
         return self._process is not None and self._process.alive
 
     @property

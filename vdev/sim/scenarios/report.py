@@ -71,7 +71,6 @@ class ScenarioReport:
 
 
 def summary(results: Sequence[ScenarioReport]) -> str:
-    """Return a line about all scenarios."""
     failed = [each.file.name for each in results if each.failure]
     seconds = sum(each.seconds for each in results)
     played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
