@@ -14,6 +14,7 @@ from pathlib import Path
 from .. import config
 from ..errors import ConfigError, UsageError
 from ..model.problem import Place, Problem, Where, error, errors
+from ..planning.plan import prove
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -109,10 +110,15 @@ def _check(draft: Draft) -> None:
         item.name_unread()
     while True:
         try:
-            config.load_text(draft.text, draft.name or "<imported>")
-        except ConfigError as bad:
-            texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
-            if not any(draft.remove(path, why) for path, why in texts):  # each round removes something
-                raise
+            bad = errors(prove(config.load_text(draft.text, draft.name or "<imported>").spec))
+        except ConfigError as refused:
+            bad = errors(refused.problems)
         else:
-            return
+            if not bad:
+                return
+            if "sharing" in draft.sections and bad[0].path[:1] == ("devices",):  # too many with their replicas
+                draft.remove(("sharing",), bad[0].message)
+                continue
+        texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in bad)
+        if not any(path and draft.remove(path, why) for path, why in texts):  # each round removes something
+            raise ConfigError(bad)

@@ -109,6 +109,8 @@ def _gpus(
         virtual["memory"] = f"{memory}Mi"
     if product and not own:
         virtual["attributes"] = {"product": product, "model": product}
-    draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
-    if preset == _ANY_GPU and not product:
+    entry = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
+    if preset == _ANY_GPU and product:
+        entry.comments.append(f"There is no preset for {product}, so it cannot be partitioned.")
+    elif preset == _ANY_GPU:
         draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes")

@@ -88,14 +88,14 @@ def _device(draft: Draft, device: Item, domain: str) -> None:
     for number, group in enumerate(groups, 1):
         wanted = draft.entry_name(name if len(groups) == 1 else f"{name}-{number}")
         entry = DraftEntry({"name": wanted, "resource": resource})
-        if _group(entry, group):
+        if _group(draft, entry, group):
             _allow_overlap(draft, entry)
             draft.devices.append(entry)
             if (count := group.number("count")) > 1:
                 draft.share(resource, count, wanted if len(groups) > 1 else "")
 
 
-def _group(entry: DraftEntry, group: Item) -> bool:
+def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
     """Add the devices of a group to the entry. Returns whether it has any."""
     paths = group.items("paths")
     # In MicroShift's configurations, an item without values means nothing.
@@ -110,6 +110,7 @@ def _group(entry: DraftEntry, group: Item) -> bool:
         return False
     if paths:
         entry["glob"] = items
+        _note_pairs(draft, items, group.where)
         if any(item["path"] in _DANGEROUS for item in items):
             entry["allowDangerous"] = True
     else:
@@ -143,6 +144,16 @@ def _path(path: Item) -> dict[str, Any] | None:
     if path.flag("optional"):
         item["optional"] = True
     return item
+
+
+def _note_pairs(draft: Draft, items: Sequence[dict[str, Any]], where: str) -> None:
+    """Report the cases in which the plugin combines the matches of several paths differently."""
+    patterns = [item for item in items if item["path"] != literal(item["path"])]
+    if len(patterns) > 1:
+        order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
+        draft.note(where, order)
+    if patterns and len(items) > 1 and any(item.get("optional") for item in items):
+        draft.note(where, "in the plugin, an optional path with fewer matches than others limits the number of devices")
 
 
 def _usb_device(usb_device: Item) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ The source does not contain the model and number of the GPUs. Options give them,
 vdev can also read the source itself and follow the label that selects a configuration: `partitions: {fromLabel, file}`.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,7 +29,7 @@ def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
     """Yield a file for each named configuration."""
     for source in found:
         for name, items in source.content[_KEY].items():
-            yield str(name), listed(items)
+            yield str(name), (listed(items), source.content[_KEY].values())
 
 
 def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
@@ -44,10 +44,14 @@ def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
                 draft.omit(f"{item.where}.{show(each['loc'])}".rstrip("."), message)
 
 
-def _fill(draft: Draft, items: list[Any], options: ImportOptions) -> None:
+def _fill(draft: Draft, given: tuple[list[Any], Iterable[Any]], options: ImportOptions) -> None:
     """Add the devices, with the partitions that the items give to GPUs of their model."""
+    items, siblings = given
     configs = dict(_configs(draft, items))
     preset = options.preset or _model(configs.values())
+    for each in siblings:  # a configuration without partitions is for the same GPUs as the others
+        preset = preset or _model(dict(_configs(Draft(""), listed(each))).values())
+    preset = preset or _USUAL[0]
     draft.remarks[:0] = [
         f"Its nodes have the label nvidia.com/mig.config={draft.name}; give them vdev.dev/config={draft.name} as well.",
         "To follow that label instead: partitions: {fromLabel: nvidia.com/mig.config, file: FILE}.",
@@ -87,10 +91,10 @@ FORM = Form(
 
 
 def _model(configs: Collection[GpuConfig]) -> str:
-    """Return the first model that the items select and that can have their partitions; the first one if none does."""
+    """Return the first model that the items select and that can have their partitions; empty if none does."""
     for name in (*_USUAL, *config.preset_names()):
         preset = config.load_preset(name)
         wanted = [each.parts for each in configs if each.is_for(preset.attributes.get("pciDeviceId", ""))]
         if any(wanted) and preset.partitioning and not preset.count and not refusal_of(preset.partitioning, wanted):
             return name
-    return _USUAL[0]
+    return ""

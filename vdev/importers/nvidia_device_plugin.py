@@ -68,6 +68,8 @@ def _fill(draft: Draft, given: tuple[Any, Any], options: ImportOptions) -> None:
     for kind in ("gpus", "mig"):
         if resources.value(kind):
             draft.omit(resources.at(kind), "NVIDIA's plugin ignores it; vdev would follow it")
+    if content.value("imex"):
+        draft.omit("imex", "virtual devices have no IMEX channels")
     _sharing(draft, content.item("sharing"))
 
 

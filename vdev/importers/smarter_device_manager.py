@@ -36,7 +36,9 @@ FORM = Form(title="smarter-device-manager", recognizes=_recognizes, fill=_fill)
 def _item(draft: Draft, item: Item) -> None:
     expression, count = item.text("devicematch"), item.number("nummaxdevices")
     if not expression or not count:
-        item.omit("has no devicematch, or nummaxdevices is 0, so it has no devices")
+        item.omit(
+            f"{expression} has nummaxdevices 0, so its resources are empty" if expression else "has no devicematch"
+        )
         return
     if expression == _JETSON:
         item.omit("nvidia-gpu detects the GPU of a Jetson, which has no device node; vdev cannot detect it")

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .draft import Draft, Item, mapping
-from .sources import Form, ImportOptions
+from .draft import Draft, Item, listed, mapping
+from .sources import Form, ImportOptions, trees
 
 _PREFIX = "intel.com"
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
@@ -53,9 +53,11 @@ def _pool(draft: Draft, pool: Item, prefix: str) -> None:
         pool.omit(f"{kind} devices of {resource} are not PCI devices; vdev has no source for them", key="deviceType")
         return
     variable = f"PCIDEVICE_{domain}_{name}".replace(".", "_").replace("-", "_").upper()
+    if pool.value("additionalInfo"):
+        what = f"{variable}_INFO is JSON about all devices of a container, which templates cannot make"
+        draft.omit(pool.at("additionalInfo"), what)
     topology = {"excludeTopology": True} if pool.flag("excludeTopology") else {}
-    is_list = isinstance(pool.value("selectors"), list)
-    for selector in pool.items("selectors") if is_list else [pool.item("selectors")]:
+    for selector in _selectors(draft, pool):
         if key := next((key for key in _NOT_IN_SYSFS if selector.value(key)), ""):
             selector.omit(f"sysfs does not show this property, so {resource} lacks these devices", key=key)
             continue
@@ -72,6 +74,18 @@ def _pool(draft: Draft, pool: Item, prefix: str) -> None:
                 sysfs |= {"children": children} if children else {}
                 body = {"name": draft.entry_name(name.replace("_", "-")), "resource": resource, "sysfs": sysfs}
                 draft.entry({**body, **topology, "container": container})
+
+
+def _selectors(draft: Draft, pool: Item) -> list[Item]:
+    given = pool.value("selectors")
+    if isinstance(given, str):
+        given = next(iter(trees(given, "selectors")), None)
+        if given is None:
+            draft.omit(pool.at("selectors"), "cannot be read")
+    where = pool.at("selectors")
+    if isinstance(given, list):
+        return [Item(draft, each, f"{where}[{place}]") for place, each in enumerate(listed(given))]
+    return [Item(draft, given, where)]
 
 
 def _matches(draft: Draft, selector: Item, kind: str, *, is_rdma: bool) -> Iterator[Match]:

@@ -176,6 +176,8 @@ def test_flags_in_a_manifest() -> None:
         ("{paths: [{path: /dev/a, type: {}}], count: [1]}", "count: ['1'] is not a number"),
         ("{paths: [{path: /dev/a, permissions: [rw]}]}", "permissions: ['rw'] is not a text"),
         ("{}", "the group has no paths and no usb"),
+        ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*'}]}", "vdev pairs matches in the order"),
+        ("{paths: [{path: '/dev/a*'}, {path: /dev/b, optional: true}]}", "an optional path with fewer matches"),
     ],
 )
 def test_unconverted_parts_of_a_group_are_named(group: str, warning: str) -> None:
@@ -222,6 +224,13 @@ def test_selectors_of_sriov() -> None:
     assert 3 == len(selector(vendors=["8086"]))
     (shared,) = selector(drivers=["iavf"], needVhostNet=True)
     assert ["/dev/vhost-net", "/dev/net/tun"] == [each["hostPath"] for each in shared["container"]["deviceNodes"]]
+
+
+def test_selectors_of_sriov_as_text() -> None:
+    as_text = json.loads(SRIOV)
+    as_text["resourceList"][0]["selectors"] = json.dumps({"vendors": ["8086"]})
+
+    assert only(json.dumps(as_text)) == only(SRIOV)
 
 
 def test_properties_that_sysfs_does_not_have() -> None:
@@ -314,6 +323,14 @@ def test_the_model_fits_the_partitions() -> None:
         assert preset == made["devices"][0]["virtual"]["preset"]
 
 
+def test_a_configuration_without_partitions_has_the_model_of_the_others() -> None:
+    items = "all-disabled: [{devices: all, mig-enabled: false}]"
+    h100 = "all-1g.10gb: [{device-filter: '0x233010DE', devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]"
+    disabled, _ = files(f"mig-configs: {{{items}, {h100}}}")
+
+    assert "preset: h100-sxm5-80gb" in disabled.text
+
+
 def test_configurations_of_nvidias_plugin() -> None:
     item = "{name: gpu, rename: gpu.x, devices: [0], replicas: 4}"
     flags = "flags: {migStrategy: mixed, failOnInitError: no}"
@@ -335,11 +352,17 @@ def test_sharing_that_vdev_refuses_is_left_out(subtests) -> None:
             "timeSlicing: {resources: [{name: gpu, replicas: 3}, {name: gpu, replicas: 2}]}",
             "every device of nvidia.com/gpu is already",
         ),
+        ("timeSlicing: {resources: [{name: gpu, replicas: 100000}]}", "the list of 400000 devices"),
+        (
+            "timeSlicing: {resources: [{name: gpu, devices: [0], replicas: 2}, {name: gpu, devices: ['0'], rename: b,"
+            " replicas: 3}]}",
+            "already",
+        ),
         ("mps: {resources: [{name: gpu, replicas: 60}]}", "MPS serves at most 48 clients of a device"),
     ]
     for block, warning in cases:
         with subtests.test(block=block):
-            (made,) = files(f"{{version: v1, sharing: {{{block}}}}}", preset="t4")
+            (made,) = files(f"{{version: v1, sharing: {{{block}}}}}", preset="t4", count=4)
             assert warning in "\n".join(made.warnings)
             assert () == prove(config.load_text(made.text).spec)
 
@@ -393,6 +416,12 @@ NO_COUNTERPART = "has no counterpart here"
             "resourceList: [{resourceName: a, selectors: {odd: 1}}]",
             f"resourceList[0].selectors.odd {NO_COUNTERPART}",
         ),
+        (
+            "resourceList: [{resourceName: a, additionalInfo: {x: 1}, selectors: {vendors: ['8086']}}]",
+            "PCIDEVICE_INTEL_COM_A_INFO is JSON",
+        ),
+        ("{version: v1, flags: {migStrategy: none}, imex: {channelIDs: [0]}}", "virtual devices have no IMEX channels"),
+        ("[{devicematch: ^a$, nummaxdevices: 0}, {devicematch: ^b$, nummaxdevices: 1}]", "^a$ has nummaxdevices 0"),
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
