@@ -8,8 +8,10 @@ from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, MADE, TAINTS
 from ..model.entry import CDI_STRATEGIES, Condition, Entry, MigStrategy
 from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
-from ..model.names import node_name_problem, resource_name_problem, value_problem
+from ..model.geometry import resource_suffix
+from ..model.names import domain_and_name, node_name_problem, resource_name_problem, value_problem
 from ..model.problem import KeyPath, Place, Problem, Severity
+from ..model.scalars import MAX_COUNT
 from ..model.spec import (
     ANNOTATION_PREFIX,
     EXPECTED_DEVICES,
@@ -149,6 +151,18 @@ def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
 # --- sharing ----------------------------------------------------------------------------------------------------------
 
 
+def _partition_names(spec: Spec) -> set[str]:
+    """The resources that exist only for partitions, with the strategy `mixed`."""
+    if spec.flags.mig_strategy is not MigStrategy.MIXED:
+        return set()
+    return {
+        f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
+        for each in spec.entries
+        if each.geometry
+        for profile in each.possible_profiles
+    }
+
+
 def _sharing(spec: Spec, report: ProblemReport) -> None:
     model = spec.sharing_blocks
     if model.time_slicing and model.mps:
@@ -156,7 +170,7 @@ def _sharing(spec: Spec, report: ProblemReport) -> None:
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
-    declared = {entry.resource for entry in spec.entries}
+    declared = {entry.resource for entry in spec.entries} | _partition_names(spec)
     for block in model.blocks:
         for number, item in enumerate(block.resources):
             _devices(item, block.resources[:number], report.of(item))
@@ -202,11 +216,14 @@ def _selects(devices: References, name: str) -> bool:
 
 
 def _names(block: TimeSlicing, declared: Collection[str], report: ProblemReport) -> None:
-    """Check the names of the replicas. `planning.sharing` also knows the resources of partitions and templates."""
+    """Check the names of the replicas. `planning.sharing` also knows the resources of templates."""
     first: dict[str, SharedItem] = {}  # by the resource of the replicas
     for item in block.resources:
         here = report.of(item)
         target = item.rename or block.default_name(item)
+        if "{" in item.name and item.name not in declared:
+            hint = "write it as the entry does, or name one of the resources that it makes"
+            here.error("name", f"no entry has the resource {item.name}", hint)
         if "{" in item.name and item.rename:
             hint = "set renameByDefault, or give the entry another name"
             here.key_error("rename", f"rename would give one name to every resource of {item.name}", hint)
@@ -256,11 +273,20 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
         if entry.virtual and not entry.on_nodes and entry.listed:
             counts[entry.resource] += entry.virtual.count
     total = counts.total()
+    oversized: list[tuple[SharedItem, str]] = []
     for item in spec.sharing.resources if spec.sharing else ():
         shared = len(item.devices) if isinstance(item.devices, tuple) else item.devices
-        total += item.replicas * (counts[item.name] if shared is None else min(shared, counts[item.name]))
+        known = counts[item.name]
+        total += item.replicas * (known if shared is None else min(shared, known))
+        size = item.replicas * ((known or 1) if shared is None else min(shared, known or 1))
+        if size > MAX_COUNT:
+            oversized.append((item, f"{item.name} shared by {item.replicas} makes {size} devices"))
     if total > MAX_TOTAL:
         report.error("devices", f"a node would have {total} devices and replicas", f"at most {MAX_TOTAL} are allowed")
+        return
+    for item, message in oversized:
+        hint = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
+        report.of(item).error("replicas", message, hint)
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------

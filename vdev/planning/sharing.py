@@ -43,7 +43,7 @@ def slots_of(
         target = rule.rename or (f"{name}.shared" if block.rename_by_default else name)
         if target != name and target in names:
             message = f"renaming {name!r} to {target!r} collides with a resource of that name"
-            problems.append(error(rule.where, message))
+            problems.append(error(rule.where, message, "choose another name"))
             continue
         shared_device = replace(device, replicas=rule.replicas)
         for number in range(rule.replicas):

@@ -340,6 +340,13 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
 
+def test_replicas_that_do_not_fit_in_a_list_are_refused() -> None:
+    text = "devices: [{name: a, resource: a.b/a, virtual: {count: 9}}]\n"
+    text += "sharing: {timeSlicing: {resources: [{name: a.b/a, replicas: 50000}]}}\n"
+    (message,) = refusals(text)
+    assert "resources[0].replicas: a.b/a shared by 50000 makes 450000 devices" in message
+
+
 @pytest.mark.parametrize(
     ("count", "sharing", "total"),
     [

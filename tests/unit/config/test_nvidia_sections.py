@@ -10,7 +10,6 @@ from vdev.errors import ConfigError
 from vdev.model.entry import DeviceListStrategy, MigStrategy
 from vdev.model.problem import Override
 from vdev.model.spec import SharingKind
-from vdev.planning.plan import prove
 
 COMPLETE = """
 version: v1
@@ -226,6 +225,10 @@ def test_items_for_one_resource_may_have_different_devices(one: str, other: str)
             "resources: [{name: a.b/x, replicas: 2, rename: a.b/n}, {name: a.b/y, replicas: 2, rename: a.b/n}]",
             "a.b/y shared as a.b/n collides with a.b/x",
         ),
+        (
+            'resources: [{name: "a.b/{attributes.x}", replicas: 2}]',
+            "].name: no entry has the resource a.b/{attributes.x}; write it as",
+        ),
         ("resources: [{name: a.b/x, replicas: 2}, {name: a.b/x, replicas: 3}]", "every device of a.b/x is already"),
         (
             f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
@@ -247,9 +250,8 @@ def test_a_rename_must_not_collide_with_a_partitions_resource() -> None:
 devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30, count: 2}, partitions: {0: [1g.6gb]}}]
 sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
 """
-    (message,) = map(str, prove(config.load_text(text, "f").spec))
-    assert message.startswith("f:3:37: ")
-    assert "renaming 'nvidia.com/gpu' to 'nvidia.com/mig-1g.6gb' collides" in message
+    (message,) = refusals(text)
+    assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
 
 
 def test_an_error_in_a_flag_names_the_flag() -> None:
