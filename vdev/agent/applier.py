@@ -29,8 +29,6 @@ class Stage(IntEnum):
 
 
 class Applier(ABC):
-    """Applies one part of the desired state."""
-
     name: str
     """A unique phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
     stage: Stage = Stage.FOLLOW

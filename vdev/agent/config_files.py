@@ -100,7 +100,6 @@ class ConfigSource:
         self._look()
 
     def _look(self) -> None:
-        """Take the labels from the Node."""
         labels = {key: value for key, value in self._node.labels.items() if key in LABELS}
         is_known = self._is_known or self._node.is_known
         if (labels, is_known) != (self._labels, self._is_known):

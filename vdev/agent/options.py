@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 class Group(Enum):
-    """Groups of options; the value is the heading in the help."""
-
     FILES = "configuration files"
     PRESETS = "presets"
     PLUGIN = "what is advertised and injected (also keys of the file; the flag wins)"

@@ -164,7 +164,6 @@ class Reconciler:
         return found
 
     def measure(self) -> None:
-        """Set the metric of problems."""
         counts = Counter(problem.severity for problem in self.problems)
         for severity in (Severity.ERROR, Severity.WARNING):
             self._agent.metrics.problems.labels(severity).set(counts[severity])

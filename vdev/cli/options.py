@@ -93,7 +93,6 @@ def _options() -> Iterator[Option]:
 
 
 def _field_of(key: str) -> FieldInfo:
-    """The field of the file's models with this path."""
     model: Any = Spec
     for step in key.split("."):
         field: FieldInfo = next(each for each in model.model_fields.values() if each.alias == step)

@@ -86,7 +86,6 @@ def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str
 
 
 def names_of(device: _Device) -> set[str]:
-    """The names by which a device can be chosen."""
     index = device["index"]
     return {device["id"], device["resource"], device["entry"], _selector(device), *_holders(device)} - {index}
 

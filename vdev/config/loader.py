@@ -30,8 +30,6 @@ _PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes of a shell; openi
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """The content of a file, and its name in error messages."""
-
     file: str
     text: str
 

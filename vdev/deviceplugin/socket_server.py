@@ -65,8 +65,6 @@ _PARAMETERS = (
 
 
 class SocketServer:
-    """A gRPC server on the socket at `path`."""
-
     def __init__(self, add_services: Callable[[grpc.aio.Server], None], path: Path, timing: Timing) -> None:
         self.path = path
         self._add_services = add_services

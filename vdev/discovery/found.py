@@ -48,8 +48,6 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The result of a scan."""
-
     devices: tuple[RawDevice, ...] = ()
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()

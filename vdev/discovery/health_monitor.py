@@ -35,8 +35,6 @@ _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
 class Target(NamedTuple):
-    """A device to probe."""
-
     spec: HealthCheck
     device: RawDevice
     resource: str = ""

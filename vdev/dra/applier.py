@@ -180,7 +180,6 @@ def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClai
 
 
 def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
-    """A published device in the status, with the prepared claims that use it."""
     core, health = device.device, device.health
     return {
         "name": device.name,

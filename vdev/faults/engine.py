@@ -106,8 +106,6 @@ class RuleRun:
 
 
 class Engine:
-    """All rules of this node."""
-
     def __init__(
         self,
         node: str,
@@ -300,7 +298,6 @@ class Engine:
         return None
 
     def on_stream(self, resource: str) -> StreamFaults | None:
-        """Return the current fault of a resource's open streams, or None."""
         for run, block in self._acting(lambda rule: rule.stream, resource):
             if not block.close:
                 self._inject_once(run, resource)

@@ -46,8 +46,6 @@ class Dice:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One start of a rule's times."""
-
     at: float
     keys: frozenset[Key] | None = None  # only these slots; None for all that the rule selects
     once: bool = False  # one span that begins immediately, instead of the rule's repetitions

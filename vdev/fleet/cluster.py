@@ -115,7 +115,6 @@ class SeenNode:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata; empty if it does not exist."""
         return metadata_of(self.document)
 
     @property

@@ -29,8 +29,6 @@ _STATUSES = "allocatedResourcesStatus"
 
 
 class PodNotes(Writer):
-    """Writes the devices of the pods of one node on these pods."""
-
     name = "writing the devices of pods"
 
     def __init__(self, api: Api, cluster: Cluster, node: str) -> None:

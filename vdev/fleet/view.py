@@ -32,8 +32,6 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 class FleetView:
-    """A read-only view of the controller."""
-
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 

@@ -22,8 +22,6 @@ class ImportOptions:
 
 
 class Arguments(tuple[str, ...]):
-    """The command line of a plugin."""
-
     __slots__ = ()
 
 

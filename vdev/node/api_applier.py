@@ -104,8 +104,6 @@ class Writer(ABC):
 
 
 class ApiApplier(Applier, Writer):
-    """An applier that writes one kind of thing about a Node."""
-
     def __init__(self, access: NodeAccess) -> None:
         super().__init__()
         self._access = access

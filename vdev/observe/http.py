@@ -3,7 +3,7 @@
 Everything is read-only and does not depend on the agent. An agent's own application has these paths:
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 unless the agent's loop hangs
-    /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
+    /status   the status document                /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status  /telemetry  the current readings of the devices
 
 The content comes from the functions that `application` takes. If the port is not available, the agent works without
@@ -13,7 +13,6 @@ HTTP.
 import asyncio
 import contextlib
 import fnmatch
-import hashlib
 import ipaddress
 import logging
 import re
@@ -109,11 +108,8 @@ def application(
     async def readyz(_request: Request) -> Response:
         return _verdict(not_ready(), stand_by())
 
-    def document(request: Request) -> Response:
-        answer = JSONResponse(status(), headers={"Cache-Control": "no-cache"})
-        answer.headers["ETag"] = tag = f'"{hashlib.sha256(answer.body).hexdigest()}"'
-        same = request.headers.get("if-none-match") == tag
-        return Response(status_code=304, headers={"Cache-Control": "no-cache", "ETag": tag}) if same else answer
+    def document(_request: Request) -> Response:
+        return JSONResponse(status(), headers={"Cache-Control": "no-cache"})
 
     def readings(_request: Request) -> Response:
         return JSONResponse(telemetry(), headers={"Cache-Control": "no-store"})

@@ -69,8 +69,6 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEdits:
-    """The edits that a device adds to a container."""
-
     device: Device
     entry: Entry
     listed: str

@@ -15,8 +15,6 @@ MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
 class _Want(NamedTuple):
-    """One item of the wanted list."""
-
     profile: Profile
     starts: tuple[int, ...]
     """The slices at which it may start, best first; only the given one if the item has `@<start>`."""

@@ -94,7 +94,6 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
 
 
 def _banner(kubelet: Kubelet, pods: Path | None, *, has_api: bool) -> str:
-    """Return the commands that a user needs next."""
     kubeconfig = f" --kubeconfig {kubelet.root / 'kubeconfig'}" if has_api else ""
     node = f" --node-name {kubelet.node_name}" if has_api else ""
     cdi = f" --cdi-dir {kubelet.cdi_dir}" if kubelet.cdi_dir else ""

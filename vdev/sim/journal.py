@@ -41,8 +41,6 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """The kubelet's counters."""
-
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
 
 

@@ -30,8 +30,6 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A parsed HTTP request for objects of one kind."""
-
     verb: str  # as in RBAC
     kind: ApiKind
     namespace: str

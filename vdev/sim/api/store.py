@@ -54,8 +54,6 @@ def well_formed() -> Iterator[None]:
 
 
 class ObjectStore:
-    """All objects of the API server."""
-
     def __init__(self) -> None:
         self.version = 1000
         self.forgotten = 0  # changes up to this version are no longer stored

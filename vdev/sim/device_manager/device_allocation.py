@@ -26,8 +26,6 @@ class AdmissionError(Exception):
 
 
 class Allocator:
-    """Allocates devices through the connected plugins."""
-
     def __init__(self, life: Life) -> None:
         self._table = life.table
         self._life = life

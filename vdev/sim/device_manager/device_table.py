@@ -63,8 +63,6 @@ class KubeletPanic(VdevError):
 
 @dataclass(slots=True)
 class DeviceTable:
-    """The device manager's state, by resource."""
-
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     devices: dict[str, dict[str, api.Device]] = field(default_factory=dict)  # the last list, by device id
     healthy: dict[str, set[str]] = field(default_factory=dict)

@@ -81,8 +81,6 @@ class ClaimInfo:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A driver's response for one claim."""
-
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
 

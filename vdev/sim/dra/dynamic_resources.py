@@ -38,8 +38,6 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The claims and drivers of a kubelet process."""
-
     def __init__(self, life: Life) -> None:
         self._state_file = life.kubelet.paths.root / STATE_FILE
         self._cdi_dir = life.kubelet.cdi_dir

@@ -23,8 +23,6 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """Implements the PodResourcesLister service."""
-
     def __init__(self, life: Life, allocator: Allocator, dra: DynamicResources) -> None:
         self._table = life.table
         self._allocator = allocator

@@ -55,8 +55,6 @@ class ContainerClaim:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container and its resource requirements."""
-
     name: str
     kind: Kind
     limits: Mapping[str, int]  # rounded up
@@ -66,8 +64,6 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """A pod and the resource requirements of its containers."""
-
     name: str
     namespace: str
     uid: str
@@ -96,8 +92,6 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A bind mount from the host."""
-
     host_path: str
     container_path: str
     read_only: bool
@@ -105,8 +99,6 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node of the host that the container gets."""
-
     host_path: str
     container_path: str
     permissions: str  # r, w and m

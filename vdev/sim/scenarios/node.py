@@ -45,8 +45,6 @@ _END_SECONDS = 0.3  # the end of a connection is detected before the end of the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """Options of the nodes on which scenarios run."""
-
     command: str = ""  # starts the plugin
     hooks: Mapping[str, str] = field(default_factory=dict)  # commands by name
     resources: tuple[str, ...] = ()  # values of `{resource}`; empty for all registered resources
@@ -220,7 +218,6 @@ class EmbeddedNode:
         await self.kubelet.delete_pod(name, force=True)
 
     async def restart_container(self, pod: str) -> None:
-        """Restart the pod's first app container."""
         await self.kubelet.restart_container(pod)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:

@@ -44,8 +44,6 @@ async def play(
 
 
 class _Player:
-    """Runs the steps of a scenario."""
-
     def __init__(self, scenario: Scenario, node: EmbeddedNode, patience: float) -> None:
         self._scenario = scenario
         self._node = node

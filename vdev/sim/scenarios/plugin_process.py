@@ -44,7 +44,6 @@ class PluginPlaces:
 
     @classmethod
     def below(cls, directory: Path, *, kubelet_dir: Path, node_name: str, log: Path | None = None) -> Self:
-        """Return the paths of a plugin whose own files are in a directory."""
         return cls(
             configuration=directory / "vdev.yaml",
             kubelet_dir=kubelet_dir,
@@ -150,8 +149,6 @@ class CommandPlugin:
 
 
 class VdevRun(CommandPlugin):
-    """`vdev run` as the plugin under test."""
-
     def __init__(self, places: PluginPlaces) -> None:
         argv = (sys.executable, "-m", "vdev", "run", *places.flags())
         super().__init__(argv, log=places.log, environ=os.environ, strict=True)

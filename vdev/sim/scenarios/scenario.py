@@ -185,8 +185,6 @@ class Step(_Form):
 
 
 class Scenario(_Form):
-    """The content of a scenario file."""
-
     title: str
     steps: list[Step]
     configuration: str = ""  # the plugin's first configuration
