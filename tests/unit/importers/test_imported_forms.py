@@ -352,7 +352,7 @@ def test_sharing_that_vdev_refuses_is_left_out(subtests) -> None:
             "timeSlicing: {resources: [{name: gpu, replicas: 3}, {name: gpu, replicas: 2}]}",
             "every device of nvidia.com/gpu is already",
         ),
-        ("timeSlicing: {resources: [{name: gpu, replicas: 100000}]}", "the list of 400000 devices"),
+        ("timeSlicing: {resources: [{name: gpu, replicas: 100000}]}", "400000 devices"),
         (
             "timeSlicing: {resources: [{name: gpu, devices: [0], replicas: 2}, {name: gpu, devices: ['0'], rename: b,"
             " replicas: 3}]}",
