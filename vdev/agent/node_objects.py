@@ -75,7 +75,6 @@ class NodeObject:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels; none if it is unknown."""
         return metadata_of(self.document).get("labels") or {}
 
     def subscribe(self, on_change: Callable[[], None]) -> None:

@@ -259,7 +259,6 @@ class Options(BaseModel):
 
     @cached_property
     def plugin_dir(self) -> Path:
-        """The directory of the plugin's own sockets."""
         return self.kubelet_dir / "device-plugins"
 
     @cached_property

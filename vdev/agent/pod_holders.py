@@ -43,7 +43,6 @@ class PodHolders:
 
     @property
     def in_use(self) -> InUse:
-        """The devices that pods may hold now."""
         return replace(self.known, in_flight=frozenset(itertools.chain(*self._in_flight.values())))
 
     @property

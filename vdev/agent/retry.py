@@ -94,7 +94,6 @@ class Retrier:
         return max(0.0, failure.again_at - self._clock.now()) if failure else 0.0
 
     def retry_now(self) -> None:
-        """End all pauses."""
         now = self._clock.now()
         for name, each in self.failing.items():
             self.failing[name] = replace(each, again_at=min(each.again_at, now))
