@@ -182,7 +182,10 @@ class ResourceSlices(ApiApplier):
         self._slices.removed(name)
 
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
+        was_due = self._is_due.is_set()
         self._slices.wrote(stored)
+        if not was_due:
+            self._is_due.clear()  # a slice that was just written need not be compared again
         asked, has = _gated(sent), _gated(stored["spec"])
         before = self._drivers[driver].dropped
         dropped = self._drivers[driver].dropped = (before | asked) - has

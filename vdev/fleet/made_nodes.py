@@ -43,7 +43,8 @@ class NodeMaker:
         elif made_by(seen.metadata) != self._fleet:
             seen.refused = "a Node of this name exists that this fleet did not create; it is not changed"
             return
-        await self._patch(seen, _change(seen.document or {}, wanted))
+        else:
+            await self._patch(seen, _change(seen.document, wanted))
         await self._patch(seen, _status_change(seen.document or {}, wanted), subresource="status")
 
     async def hand_over(self, seen: SeenNode) -> None:
