@@ -99,7 +99,7 @@ def objects(spec: Spec, scope: Scope) -> Iterator[Document]:
     for made in scope.made.values():
         node = made.document()
         plan = first_plan(ours, made.name, node["metadata"]["labels"])
-        node["metadata"]["labels"] |= plan.labels
+        node["metadata"]["labels"] = node["metadata"]["labels"] | plan.labels
         status: dict[str, Any] = {
             part: made.of.capacity | {name: str(each[part]) for name, each in plan.capacity.items()}
             for part in ("capacity", "allocatable")
@@ -113,7 +113,7 @@ def objects(spec: Spec, scope: Scope) -> Iterator[Document]:
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
-    metadata = _differences(document, "metadata", wanted.metadata())
+    metadata = _differences(document, "metadata", wanted.metadata)
     return ({"metadata": metadata} if metadata else {}) | _taints_change(document, wanted.taints())
 
 

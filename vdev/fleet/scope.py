@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ..dra.published_devices import NO_POOLS
@@ -23,7 +24,7 @@ MAKER = "vdev-fleet"
 """The default name of a fleet, and the field manager for what it writes to create Nodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MadeNode:
     """A Node to create: its name, and the numbers in it, which its labels and annotations may contain."""
 
@@ -32,7 +33,8 @@ class MadeNode:
     of: FleetNodes
     fleet: str = MAKER
 
-    def metadata(self) -> dict[str, Any]:
+    @cached_property
+    def metadata(self) -> Mapping[str, Any]:
         labels = {HOSTNAME: self.name, MADE: self.fleet, **self._filled(self.of.labels)}
         taints = json.dumps(self.taints(), separators=(",", ":"))
         return {"labels": labels, "annotations": {**self._filled(self.of.noted), TAINTS: taints}}
@@ -44,7 +46,7 @@ class MadeNode:
         ]
 
     def document(self) -> dict[str, Any]:
-        return {"metadata": {"name": self.name, **self.metadata()}, "spec": {"taints": self.taints()}}
+        return {"metadata": {"name": self.name, **self.metadata}, "spec": {"taints": self.taints()}}
 
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:
         known = NodeName(self.name, self.numbers).values
@@ -69,7 +71,7 @@ class Scope:
         for of in spec.made:
             for node, numbers in of.names:
                 made = MadeNode(node, numbers, of, name)
-                if not selector or self.covers(made.metadata()):
+                if not selector or self.covers(made.metadata):
                     self.made[node] = made
 
     def covers(self, metadata: Metadata) -> bool:

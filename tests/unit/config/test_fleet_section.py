@@ -22,8 +22,8 @@ def test_nodes_from_ranges():
     spec = load('{name: "r{1..2}-g{0..1}", labels: {rack: "r{1}", slot: "{2}"}, capacity: {cpu: 96, memory: 1Ti}}')
     (node, *others) = Scope(spec).made.values()
     assert ("r1-g0", 3) == (node.name, len(others))
-    assert {"rack": "r1", "slot": "0"}.items() <= node.metadata()["labels"].items()
-    assert {"kwok.x-k8s.io/node": "fake"}.items() <= node.metadata()["annotations"].items()
+    assert {"rack": "r1", "slot": "0"}.items() <= node.metadata["labels"].items()
+    assert {"kwok.x-k8s.io/node": "fake"}.items() <= node.metadata["annotations"].items()
     assert {"cpu": "96", "memory": "1Ti"} == node.of.capacity
 
 
