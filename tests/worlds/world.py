@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import math
 import random
+import re
 import shutil
 import traceback
 from collections import deque
@@ -31,6 +32,7 @@ from tests.worlds.stand_ins import installed
 from tests.worlds.virtual_time import START, StandsStillError, WorldClock, WorldLoop
 from tests.worlds.world_cluster import NODE, WorldCluster
 from vdev.intervals import PRODUCTION
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.sim import Finding, Kubelet, KubeletPanic
 
 _UP = 60.0  # seconds after which a kubelet knows its pods, and every plugin is registered
@@ -40,6 +42,7 @@ _LATE, _SOON = (
     0.5,
     0.002,
 )  # the part of the messages of a slow process that is late; the longest delay of others in seconds
+_LATEST = 6.0  # the longest delay of a message of a slow process in seconds
 _TOLD = 400  # the most lines of history in a failure
 _END = 1_500.0  # seconds in which the node must match the file after all faults have ended
 
@@ -249,6 +252,10 @@ class World:
         self._hash.update(line.encode() + message)
         if what == "failure":
             self.tell(f"{call.method} fails: {message.decode()}")
+            if call.method.endswith("/Allocate"):
+                asked = pb.AllocateRequest.FromString(call.request).container_requests
+                for id_ in (each for container in asked for each in container.devices_ids):
+                    self.excuses.note(f"refused {id_}", self.now + _LATEST)
         if what != "answer" or call.ends[0] == "kubelet":
             return
         with self._ends_if_broken():
@@ -283,7 +290,8 @@ class World:
     def _finding(self, finding: Finding) -> None:
         self.tell(f"finding: {finding}")
         explained = self.cluster is not None and self.cluster.explains(finding)
-        if explained or self._gave_up(finding) or self._cut_off(finding) or self._on_its_way(finding.code):
+        explained = explained or self._gave_up(finding) or self._cut_off(finding) or self._was_refused(finding)
+        if explained or self._on_its_way(finding.code):
             return
         with self._ends_if_broken():
             invariants.judge_finding(finding, self.excuses, self.now)
@@ -321,6 +329,15 @@ class World:
         """Whether a finding is about slices that a killed agent was writing, and the next one has not written yet."""
         up = any(self.now - life.since > _WRITTEN for life in self.agents.running)
         return finding.code == "pool-incomplete" and not up
+
+    def _was_refused(self, finding: Finding) -> bool:
+        """Whether a finding is about devices whose Allocate was refused, which a slow kubelet has not seen yet.
+
+        A kubelet looks the devices up again only after a successful Allocate.
+        """
+        if finding.code != "held-device-dropped" or not self.excuses.has("slow machine", now=self.now):
+            return False
+        return all(self.excuses.has(f"refused {id_}", now=self.now) for id_ in re.findall("'(.+?)'", finding.message))
 
     def _on_its_way(self, code: str) -> bool:
         """Whether a finding is about an id that moved between two lists, which a slow kubelet reads one by one."""
