@@ -66,7 +66,7 @@ def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
     elif kind == "ConfigMap":
         for key, text in mapping(tree.get("data")).items():
             stem = key.rpartition(".")[0] if key.endswith(_SUFFIXES) else key
-            for inner in trees(text, f"{name}: {key}"):
+            for inner in trees(text, f"{name}: {key}") or (None,):
                 yield ImportSource(inner, stem)
     elif kind in _WORKLOADS or kind == "Pod":
         pod = mapping(mapping(tree.get("spec")).get("template")) if kind in _WORKLOADS else tree

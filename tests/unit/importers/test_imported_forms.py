@@ -89,6 +89,13 @@ def test_other_texts_have_no_form(subtests):
             assert not recognized(text)
 
 
+@pytest.mark.parametrize("other", ["{version: v1, sharring: {}}", "sharing: {a", "#!/bin/sh"])
+def test_other_keys_of_a_config_map_are_named(other):
+    found = warnings(config_map(a=NVIDIA, b=other))
+    assert "'b' is left out, because it is not a valid configuration of NVIDIA's device plugin" in found
+    assert "'a'" not in found
+
+
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
 
 
