@@ -183,17 +183,17 @@ class Options(BaseModel):
     state_dir: Annotated[
         Path,
         _node(
-            "VDEV_STATE_DIR", metavar="DIR", default="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root"
+            "VDEV_STATE_DIR", metavar="DIR", default="/var/lib/vdev, or $XDG_STATE_HOME/vdev for users other than root"
         ),
     ] = Field(default_factory=_state_dir)
-    """directory for the state over a restart: what was advertised, and the last good configuration"""
+    """directory for the state that is kept across restarts: what was advertised, and the last good configuration"""
     no_state: Annotated[Boolean, _node("VDEV_NO_STATE")] = False
-    """keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start"""
+    """keep no state across restarts: devices that pods hold may be given out again, and a bad file prevents a start"""
     boot_wait: Annotated[Duration, BeforeValidator(_unquoted), _node("VDEV_BOOT_WAIT", metavar="DURATION")] = (
         PRODUCTION.boot
     )
     """as a systemd service: how long the kubelet's start waits for devices that were there in the last run; a number of
-    seconds, or such as 1m30s"""
+    seconds, or a duration such as 1m30s"""
 
     kubelet_dir: Annotated[Path, _kubelet("VDEV_KUBELET_DIR", metavar="DIR")] = Path("/var/lib/kubelet")
     """the kubelet's root directory, with device-plugins/ and pod-resources/"""

@@ -43,7 +43,7 @@ _NVIDIA_PARTITION = "MIG-"  # such an id does not contain the device's id
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """The node, file, directory or line of one device. Two are equal if their `node` is."""
+    """The node, file, directory or line of one device. Two are equal if their `node` fields are."""
 
     entry: Entry = field(compare=False)
     device: RawDevice = field(compare=False)

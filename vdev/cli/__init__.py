@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As on stderr. The terminal's encoding may not have all characters of a file name.
+        # As on stderr: the terminal's encoding may lack characters of a file name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         chosen = parsed(arguments)
@@ -159,7 +159,7 @@ def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
 
 def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments of a parser, without those of its subcommands."""
-    return [each for each in parser._actions if each.dest != "action"]  # argparse has no public way
+    return [each for each in parser._actions if each.dest != "action"]  # argparse has no public API for this
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -15,7 +15,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_files(parser)
-    options.add(parser, node_name="for the node of this name; default: for any node")
+    options.add(parser, node_name="for the node with this name; default: for any node")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ Exit code 0 if the configuration can be served, 2 if it has errors.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_files(parser)
-    options.add(parser, node_name="check for the node of this name; default: for any node")
+    options.add(parser, node_name="check for the node with this name; default: for any node")
 
 
 def run(args: argparse.Namespace) -> int:

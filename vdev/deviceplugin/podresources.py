@@ -97,8 +97,8 @@ MAX_BYTES = 64 * 1024 * 1024  # ten times the size for 110 pods with the largest
 class CheckpointReader:
     """Reads the checkpoint in one directory.
 
-    `trouble` says why the current file cannot be used. Until it can, the last valid content counts, which frees no
-    device too early.
+    `trouble` says why the current file cannot be used. Until it can, the last valid content is used, so that
+    no device is freed too early.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -78,7 +78,7 @@ class RpcCalls:
         finally:
             self._metrics.rpc.labels(name, self._name, code).observe(self._clock.now() - begun)
         if code != "OK":
-            await context.abort(grpc.StatusCode[code], why)  # which raises
+            await context.abort(grpc.StatusCode[code], why)  # always raises
 
     async def inject(self, rpc: Rpc) -> Answer:
         """Wait, hang or fail as a fault rule says; return how it changes the answer. Raises InjectedError."""

@@ -111,7 +111,7 @@ class Imex(Section):
     """NVIDIA's IMEX channels; accepted and not used, because virtual devices have none."""
 
     channel_ids: Annotated[list[Whole], Constraint(_channels_problem), Field(alias="channelIDs")] = []
-    """Not used: [] or [0]."""
+    """Not used; must be [] or [0]."""
     required: Flag = False
     """Not used."""
 
