@@ -31,7 +31,7 @@ EPILOG = """examples:
 The section `fleet` of the file lists the nodes; see docs/fleet.md. Objects stay when the controller ends. Nodes that it
 made are deleted when they are removed from the file.
 """
-_COLLECTIONS = (50_000, 100)
+_COLLECTIONS = (50_000, 30)
 """Allocations between two garbage collections, and how many of these look only at new objects. With Python's 700 and
 10, collections take a quarter of the CPU time: they scan the documents of thousands of nodes, of which hardly any is
 garbage."""

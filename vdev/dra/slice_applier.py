@@ -184,8 +184,8 @@ class ResourceSlices(ApiApplier):
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
         was_due = self._is_due.is_set()
         self._slices.wrote(stored)
-        if not was_due:
-            self._is_due.clear()  # a slice that was just written need not be compared again
+        if not was_due and stored["spec"] == sent:
+            self._is_due.clear()  # a slice that was stored unchanged need not be compared again
         asked, has = _gated(sent), _gated(stored["spec"])
         before = self._drivers[driver].dropped
         dropped = self._drivers[driver].dropped = (before | asked) - has
