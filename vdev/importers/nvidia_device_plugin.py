@@ -60,7 +60,7 @@ def _fill(draft: Draft, given: tuple[Any, Any], options: ImportOptions) -> None:
         virtual = {"preset": options.preset} | ({"count": options.count} if options.count else {})
         draft.entry({"name": "gpu", "resource": "nvidia.com/gpu", "virtual": virtual})
     else:
-        draft.note("", "it has no devices: join it with a file of devices, or give --preset and --count")
+        draft.note("", "the result has no devices: give --preset and --count, or give vdev a second file with devices")
     content.ignore("version")
     values.item("config").ignore("map")
     draft.sections["flags"] = as_yaml_1_1(_flags(mapping(content.value("flags")), values))
