@@ -24,7 +24,6 @@ class ApiServerAddress:
 
     @property
     def where(self) -> str:
-        """The server, for messages."""
         return (
             f"{self.kubeconfig}{f', context {self.context}' if self.context else ''}"
             if self.kubeconfig

@@ -280,6 +280,24 @@ async def test_findings_that_are_allowed(tmp_path):
     assert 1 == code, text
 
 
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ({"containers": {"mian": {"devices": {}}}}, "no container 'mian' in pod default/one; it has ['main']"),
+        ({"phase": {"matches": "Run("}}, "matches: 'Run(' is not a regular expression: missing ), unterminated"),
+    ],
+    ids=["container", "pattern"],
+)
+async def test_mistakes_in_an_expectation_fail_its_step(tmp_path, pod, message):
+    pods = {"one": {"spec": {"containers": [{"name": "main"}]}}}
+    path = scenario(tmp_path, {"createPod": "one"}, {"expect": {"pods": {"one": pod}}}, pods=pods)
+    code, text = await played(path, timeout=6, junit=tmp_path / "j.xml")
+    assert 1 == code
+    assert f"step 2 of 2, {path}" in text, text
+    assert message in text, text
+    assert "1" == ET.parse(tmp_path / "j.xml").getroot().find("testsuite").get("failures")
+
+
 async def test_a_plugin_that_does_nothing():
     """The failure says that nothing registered."""
     for name, kind in (("registration", "device plugin"), ("dra-registration", "DRA driver")):

@@ -263,7 +263,6 @@ class Options(BaseModel):
 
     @cached_property
     def registration_socket(self) -> Path | None:
-        """The socket to register at, or None."""
         given = "kubelet_socket" in self.model_fields_set
         return self.kubelet_socket if given else self.plugin_dir / "kubelet.sock"
 

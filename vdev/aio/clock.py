@@ -104,7 +104,6 @@ class ManualClock(Clock):
 
     @property
     def next_due(self) -> float | None:
-        """The moment of the next action, or None."""
         while self._due and self._due[0][1] not in self._actions:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None

@@ -45,7 +45,6 @@ class Draft:
         return entries
 
     def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> DraftEntry:
-        """Add an item of `devices`."""
         self.devices.append(DraftEntry(body, comments))
         return self.devices[-1]
 

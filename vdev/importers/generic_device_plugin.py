@@ -31,7 +31,6 @@ def _recognizes(content: Any) -> bool:
 
 
 def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
-    """Yield one file for all sources."""
     yield "", [source.content for source in found]
 
 

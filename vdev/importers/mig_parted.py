@@ -26,7 +26,6 @@ Partitions = Mapping[str, int] | None
 
 
 def _files(found: Sequence[ImportSource]) -> Iterator[tuple[str, Any]]:
-    """Yield a file for each named configuration."""
     for source in found:
         for name, items in source.content[_KEY].items():
             yield str(name), (listed(items), source.content[_KEY].values())

@@ -30,7 +30,6 @@ Match = dict[str, Any]
 
 
 def _recognizes(content: Any) -> bool:
-    """Whether the content has a list of pools."""
     pools = mapping(content).get("resourceList")
     return isinstance(pools, list) and all("resourceName" in mapping(each) for each in pools)
 

@@ -81,7 +81,6 @@ class Problem:
 
     @property
     def place(self) -> Place | None:
-        """The position in a file, or None."""
         return self.where.place if self.where and isinstance(self.where, Where) else None
 
     @property

@@ -233,7 +233,10 @@ def _pod_rows(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) -> Iter
         if key in seen:
             yield f"pod {pod.name}: {key}{why if key == 'phase' else ''}", value, seen[key]
     for name, container in wanted.get("containers", {}).items():
-        status = pod.container(name)
+        try:
+            status = pod.container(name)
+        except KeyError as missing:
+            raise ScenarioError(missing.args[0]) from missing
         shown = {
             "devices": _devices(status),
             "deviceCounts": {resource: len(ids) for resource, ids in status.devices.items()},
@@ -261,10 +264,13 @@ def _sorted(names: Sequence[str] | None) -> list[str] | None:
 
 
 def _same(wanted: Any, seen: Any) -> bool:
-    """Whether values are equal. `{matches: pattern}` at any depth must match the whole text."""
+    """Whether values are equal. `{matches: pattern}` at any depth must match the whole text. Raises ScenarioError."""
     match wanted:
         case {"matches": pattern} if isinstance(seen, str) and len(wanted) == 1:
-            return re.fullmatch(pattern, seen, re.DOTALL) is not None
+            try:
+                return re.fullmatch(pattern, seen, re.DOTALL) is not None
+            except (re.error, TypeError) as wrong:
+                raise ScenarioError(f"matches: {pattern!r} is not a regular expression: {wrong}") from wrong
         case dict():
             return (
                 isinstance(seen, dict)
