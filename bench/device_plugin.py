@@ -146,4 +146,4 @@ async def hotplug(table: Table) -> None:
 
 
 def _as_many_bytes(floor: list[float]) -> str:
-    return f"empty server that sends as many bytes, p50 {number(statistics.median(floor) * 1e3)} ms"
+    return f"empty server, p50 {number(statistics.median(floor) * 1e3)} ms"
