@@ -183,7 +183,7 @@ class Options(BaseModel):
     state_dir: Annotated[
         Path,
         _node(
-            "VDEV_STATE_DIR", metavar="DIR", default="/var/lib/vdev, or $XDG_STATE_HOME/vdev for users other than root"
+            "VDEV_STATE_DIR", metavar="DIR", default="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root"
         ),
     ] = Field(default_factory=_state_dir)
     """directory for the state that is kept across restarts: what was advertised, and the last good configuration"""
