@@ -115,7 +115,7 @@ async def fleet(table: Table) -> None:
                 ours.append([await _converged(controller, address, nodes)])
                 cpu, writes = controller.cpu(), _metric(address, "vdev_fleet_writes_total")
                 await asyncio.sleep(_IDLE)
-                idle = max(idle, _metric(address, "vdev_fleet_writes_total") - writes)
+                idle += _metric(address, "vdev_fleet_writes_total") - writes
                 resident = controller.resident()
     what = f"fleet of {nodes:,} nodes x 8 devices"
     ratios = ", ".join(number(mine / other) for (mine,), (other,) in zip(ours, blind, strict=True))

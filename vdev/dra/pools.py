@@ -124,7 +124,6 @@ def _present(offered: Resource, present: Resource, faults: ActiveFaults) -> Publ
 
 
 def _judged(device: DraDevice, slot: Slot, present: Resource, faults: ActiveFaults) -> DraDevice:
-    """The device with its health and taints."""
     key = (present.name, slot.id)
     xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
     if not (xids or rules) and slot.health.healthy:

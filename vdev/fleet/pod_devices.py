@@ -66,7 +66,6 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """The informer's key."""
         return f"{self.namespace}/{self.name}"
 
 

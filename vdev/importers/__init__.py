@@ -93,7 +93,8 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Draft]:
         form.fill(draft, content, options)
         _check(draft)
         drafts.append(draft)
-    for key in (each.key for each in found if each.key and each not in own):
+    others = (each.key for each in found if each.key and each not in own and each.content)
+    for key in others if drafts else ():
         drafts[0].note("", f"{key!r} is left out, because it is not a valid configuration of {form.title}")
     if not any(draft.sections.get(each) for draft in drafts for each in SECTIONS):
         why = "".join(f"\n  {warning}" for draft in drafts for warning in draft.warnings)

@@ -45,7 +45,6 @@ FORM = Form(title="generic-device-plugin", recognizes=_recognizes, files=_files,
 
 
 def _devices(content: Any, draft: Draft) -> tuple[str, list[Item]]:
-    """Return the domain and the devices of a source."""
     if isinstance(content, Arguments):
         return _arguments(content, draft)
     if isinstance(content.get(_MICROSHIFT), dict):

@@ -66,8 +66,12 @@ def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
     elif kind == "ConfigMap":
         for key, text in mapping(tree.get("data")).items():
             stem = key.rpartition(".")[0] if key.endswith(_SUFFIXES) else key
-            for inner in trees(text, f"{name}: {key}") or (None,):
-                yield ImportSource(inner, stem)
+            try:
+                documents: Sequence[Any] = config.trees(text, key) if isinstance(text, str) else ()
+            except ConfigError:
+                documents = () if "." in stem else [{"invalid": text}]  # a script, or a configuration
+            # Other values are no configurations, such as certificates.
+            yield from (ImportSource(each, stem) for each in documents if isinstance(each, dict | list))
     elif kind in _WORKLOADS or kind == "Pod":
         pod = mapping(mapping(tree.get("spec")).get("template")) if kind in _WORKLOADS else tree
         spec = mapping(pod.get("spec"))

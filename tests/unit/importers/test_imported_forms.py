@@ -89,11 +89,23 @@ def test_other_texts_have_no_form(subtests):
             assert not recognized(text)
 
 
-@pytest.mark.parametrize("other", ["{version: v1, sharring: {}}", "sharing: {a", "#!/bin/sh"])
+@pytest.mark.parametrize("other", ["{version: v1, sharring: {}}", "sharing: {a", "[a: 1"])
 def test_other_keys_of_a_config_map_are_named(other):
     found = warnings(config_map(a=NVIDIA, b=other))
     assert "'b' is left out, because it is not a valid configuration of NVIDIA's device plugin" in found
     assert "'a'" not in found
+
+
+@pytest.mark.parametrize("other", ["", "# nothing", "---", "#!/bin/sh\nif [", "-----BEGIN CERTIFICATE-----\nMII\n"])
+@pytest.mark.parametrize("text", [texts[0] for texts in FORM_OF.values()], ids=[*FORM_OF])
+def test_keys_of_a_config_map_that_are_no_configuration_are_not_named(text, other):
+    assert "left out, because" not in warnings(config_map(**{"a.yaml": text + "\n---\n", "b.sh": other}))
+
+
+@pytest.mark.parametrize("text", ["mig-configs: {}", "nodePools: {}"])
+def test_an_empty_configuration_beside_other_keys_is_refused(text):
+    with pytest.raises(UsageError, match="it declares nothing"):
+        files(config_map(**{"a.yaml": text, "b": "c: 1"}))
 
 
 # --- generic-device-plugin --------------------------------------------------------------------------------------------

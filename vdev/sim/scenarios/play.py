@@ -269,7 +269,7 @@ def _same(wanted: Any, seen: Any) -> bool:
         case {"matches": pattern} if isinstance(seen, str) and len(wanted) == 1:
             try:
                 return re.fullmatch(pattern, seen, re.DOTALL) is not None
-            except (re.error, TypeError) as wrong:
+            except (re.error, TypeError, OverflowError, RecursionError) as wrong:
                 raise ScenarioError(f"matches: {pattern!r} is not a regular expression: {wrong}") from wrong
         case dict():
             return (
